@@ -10,7 +10,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/jobs/jobstest"
-	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/jobs/record"
 	"github.com/penstock-run/penstock/jobs/session"
 )
 
@@ -107,7 +107,7 @@ func TestRecordsThatWereLost(t *testing.T) {
 			p.serve(t)
 			eventually(t, "every job has its record", func() bool {
 				left, err := p.Audit(t.Context(), true) // who leads does so, too, now and then
-				all, listErr := p.queue.List(t.Context(), queue.Filter{})
+				all, listErr := p.queue.List(t.Context(), record.Filter{})
 				return err == nil && listErr == nil && len(left) == 0 && len(all) == many
 			})
 			for id, was := range ended {

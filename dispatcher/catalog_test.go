@@ -20,6 +20,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/catalog"
 	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/jobs/record"
 	"github.com/penstock-run/penstock/jobs/why"
 )
 
@@ -72,7 +73,7 @@ func (p pool) answered(t testing.TB) {
 	t.Helper()
 	eventually(t, "a leader that answers", func() bool {
 		var any json.RawMessage
-		return p.queue.Kept().Questions().Ask(t.Context(), "queues", struct{}{}, &any) == nil
+		return p.queue.Questions().Ask(t.Context(), "queues", struct{}{}, &any) == nil
 	})
 }
 
@@ -89,9 +90,9 @@ func asks(t testing.TB, c *catalog.Catalog, id string) map[string]any {
 	page, more, err := c.List(t.Context(), catalog.Selection{Newest: true, Limit: 20})
 	note("page", page, err)
 	note("more", more, nil)
-	page, _, err = c.List(t.Context(), catalog.Selection{Filter: queue.Filter{State: jobs.Finished, Batch: "b1"}, After: id, Limit: 7})
+	page, _, err = c.List(t.Context(), catalog.Selection{Filter: record.Filter{State: jobs.Finished, Batch: "b1"}, After: id, Limit: 7})
 	note("finished", page, err)
-	all, err := c.All(t.Context(), queue.Filter{Unfinished: true})
+	all, err := c.All(t.Context(), record.Filter{Unfinished: true})
 	note("unfinished", all, err)
 	queues, err := c.Queues(t.Context())
 	note("queues", queues, err)
@@ -107,7 +108,7 @@ func abbreviated(t testing.TB, q *queue.Queue, id string) map[string]string {
 	t.Helper()
 	answers := map[string]string{}
 	for _, short := range []string{id[:4], id[:len(id)-1], id[23:], id[24:], "ffffffff", "00-0"} {
-		whole, err := q.Kept().Resolve(t.Context(), short)
+		whole, err := q.Resolve(t.Context(), short)
 		answers[short] = fmt.Sprint(whole, " ", err)
 	}
 	if whole := answers[id[24:]]; whole != id+" <nil>" {
@@ -189,7 +190,7 @@ func TestAnswersWithoutALeader(t *testing.T) {
 		})
 	}
 	asking.Wait()
-	list, more, err := c.List(t.Context(), catalog.Selection{Filter: queue.Filter{Outcome: jobs.Failure}, Limit: 10})
+	list, more, err := c.List(t.Context(), catalog.Selection{Filter: record.Filter{Outcome: jobs.Failure}, Limit: 10})
 	if err != nil || more || len(list) != 1 || list[0].ID != ended.ID {
 		t.Errorf("jobs %+v, more %v, %v", list, more, err)
 	}
@@ -328,7 +329,7 @@ func messages(t *testing.T, n int) map[string]uint64 {
 	for name, read := range map[string]func() error{
 		"page": func() error { _, _, err := c.List(t.Context(), catalog.Selection{Newest: true, Limit: 20}); return err },
 		"rare": func() error {
-			_, _, err := c.List(t.Context(), catalog.Selection{Filter: queue.Filter{Outcome: jobs.Error}, Limit: 20})
+			_, _, err := c.List(t.Context(), catalog.Selection{Filter: record.Filter{Outcome: jobs.Error}, Limit: 20})
 			return err
 		},
 		"queues":  func() error { _, err := c.Queues(t.Context()); return err },

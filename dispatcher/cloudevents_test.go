@@ -13,7 +13,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/cloudevent"
 	"github.com/penstock-run/penstock/jobs/jobstest"
-	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/jobs/record"
 )
 
 // publishEvent publishes a message with headers to the subject of jobs.
@@ -66,7 +66,7 @@ func TestJobsAsCloudEvents(t *testing.T) {
 	if want := `{"key":"/ci 3","prompt":1}`; letters[1].Data != want {
 		t.Errorf("the refused job is kept as %s, want %s", letters[1].Data, want)
 	}
-	records, err := p.queue.List(t.Context(), queue.Filter{})
+	records, err := p.queue.List(t.Context(), record.Filter{})
 	var keys []string
 	for _, rec := range records { // of one millisecond they come in any order
 		keys = append(keys, rec.Key)

@@ -28,6 +28,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/ledger"
 	"github.com/penstock-run/penstock/jobs/operation"
 	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/jobs/record"
 	"github.com/penstock-run/penstock/jobs/schedule"
 	"github.com/penstock-run/penstock/jobs/session"
 )
@@ -71,7 +72,7 @@ type Hooks struct {
 	Repaired     func(rec jobs.Record)
 	// Changed: where this dispatcher leads, it has read what a record says now; of each job that is
 	// kept when it begins to lead, and then at each change.
-	Changed func(queue.Change)
+	Changed func(record.Change)
 	// Leading: this dispatcher has begun, or ceased, to admit and repair jobs.
 	Leading func(on bool)
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/artifact"
 	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/jobs/record"
 	"github.com/penstock-run/penstock/jobs/session"
 )
 
@@ -180,7 +181,7 @@ func TestWhatCannotBeDoneIsRefused(t *testing.T) {
 			}
 		})
 	}
-	if list, err := p.queue.List(t.Context(), queue.Filter{}); err != nil || len(list) != 0 {
+	if list, err := p.queue.List(t.Context(), record.Filter{}); err != nil || len(list) != 0 {
 		t.Errorf("stored all the same: %v, %v", list, err)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/jobs/operation"
-	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/jobs/record"
 )
 
 // The same key with another job is answered with the first one, and with what
@@ -86,7 +86,7 @@ func TestAPlainPublishChoosesItsID(t *testing.T) {
 			t.Errorf("letter %d: %s, want %s", i, letters[i].Reason, want)
 		}
 	}
-	records, err := p.queue.List(t.Context(), queue.Filter{})
+	records, err := p.queue.List(t.Context(), record.Filter{})
 	if err != nil || len(records) != 1 || records[0].ID != id {
 		t.Errorf("got jobs %+v, %v, want %s alone", records, err, id)
 	}

@@ -116,7 +116,7 @@ func (l leader) keep(ctx context.Context, arrived *arrivals) error {
 		debug.FreeOSMemory()
 	})
 	read := 0
-	for change, err := range l.d.cfg.Queue.Kept().Changes(ctx, func() { answer(); step() }) {
+	for change, err := range l.d.cfg.Queue.Changes(ctx, func() { answer(); step() }) {
 		rec := change.Record
 		if hook := l.d.cfg.Hooks.Submitted; err == nil && hook != nil && !change.Gone && arrived.first(rec, time.Now()) {
 			hook(rec)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/penstock-run/penstock/jobs/catalog"
 	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/jobs/record"
 )
 
 // questions answer what other processes ask the leader about all jobs.
@@ -21,9 +22,9 @@ type questions struct {
 }
 
 // note takes up a change of a record.
-func (a questions) note(c queue.Change) {
+func (a questions) note(c record.Change) {
 	a.all.Note(c)
-	a.read.reach(c.Seq)
+	a.read.reach(c.Rev)
 }
 
 // answer answers until ctx ends. An asker without an answer reads the records itself, so a failure is only
@@ -42,7 +43,7 @@ const behindAgain = 200 * time.Millisecond
 func (a questions) caught(ctx context.Context) error {
 	goal := uint64(math.MaxUint64)
 	for {
-		behind, err := a.queue.Kept().Behind(ctx, a.read.reached())
+		behind, err := a.queue.Behind(ctx, a.read.reached())
 		if err != nil || behind == 0 {
 			return err
 		}

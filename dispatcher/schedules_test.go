@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/calendar"
 	"github.com/penstock-run/penstock/jobs/jobstest"
-	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/jobs/record"
 )
 
 // every is a schedule that fires at a distance, whatever its last job does.
@@ -41,7 +41,7 @@ func (p pool) schedule(t *testing.T, name string) calendar.Record {
 // two is an error.
 func (p pool) runs(t *testing.T, name string) map[string]jobs.Record {
 	t.Helper()
-	list, err := p.queue.List(jobstest.Context(t), queue.Filter{})
+	list, err := p.queue.List(jobstest.Context(t), record.Filter{})
 	if err != nil {
 		t.Fatal(err)
 	}

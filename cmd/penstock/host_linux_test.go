@@ -30,8 +30,8 @@ type origins struct {
 // A tip is a commit that a job can begin from. Its file "who" has its name.
 type tip struct{ repo, commit, who string }
 
-// record stands before git's own pack-objects, and keeps what that gives out.
-const record = `#!/bin/sh
+// recorder stands before git's own pack-objects, and keeps what that gives out.
+const recorder = `#!/bin/sh
 file=$(mktemp "$PACKS/$(basename "$PWD")-XXXXXXXX") && "$@" > "$file" && cat "$file"`
 
 // origins makes repositories of some branches each: a trunk that all have, and
@@ -58,7 +58,7 @@ func (f *fixture) origins(repos, branches, bytes int) *origins {
 		f.git("clone", "-q", "--bare", work, filepath.Join(o.root, name))
 	}
 	hook := filepath.Join(f.TempDir(), "record")
-	f.must(exectest.WriteFile(hook, []byte(record), 0o755))
+	f.must(exectest.WriteFile(hook, []byte(recorder), 0o755))
 	git, err := exec.LookPath("git")
 	f.must(err)
 	server := httptest.NewServer(&cgi.Handler{Path: git, Args: []string{"http-backend"}, Env: []string{

@@ -12,6 +12,7 @@ import (
 	"github.com/penstock-run/penstock/dispatcher/natsd"
 	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/jobs/record"
 	"github.com/penstock-run/penstock/sandbox/slowtest"
 )
 
@@ -172,7 +173,7 @@ func TestCommandsNeedADispatcher(t *testing.T) {
 		}
 	}
 	q := jobstest.Queue(t, server.Connect(), queue.Config{})
-	if list, err := q.List(jobstest.Context(t), queue.Filter{}); err != nil || len(list) > 0 {
+	if list, err := q.List(jobstest.Context(t), record.Filter{}); err != nil || len(list) > 0 {
 		t.Errorf("jobs %+v, %v", list, err)
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/jobs/operation"
 	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/jobs/record"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m, jobstest.ServersOwn()...) }
@@ -303,7 +304,7 @@ func TestRequestsWithOneIDAtOnce(t *testing.T) {
 		if claim := jobstest.Claim(t, p.queue, "w"); claim.Record().ID != id || claim.Job().Prompt != job.Prompt {
 			t.Errorf("key %q: claimed %+v", key, claim.Record())
 		}
-		if list, err := p.queue.List(t.Context(), queue.Filter{}); err != nil || len(list) != 1 {
+		if list, err := p.queue.List(t.Context(), record.Filter{}); err != nil || len(list) != 1 {
 			t.Errorf("key %q: %d jobs, %v, want 1", key, len(list), err)
 		}
 	}
@@ -356,7 +357,7 @@ func TestARequestChoosesItsID(t *testing.T) {
 	if job, err := p.queue.Job(t.Context(), id); err != nil || job.Prompt != mine.Prompt {
 		t.Errorf("the job that had the id first: %+v, %v", job, err)
 	}
-	if list, err := p.queue.List(t.Context(), queue.Filter{}); err != nil || len(list) != 2 {
+	if list, err := p.queue.List(t.Context(), record.Filter{}); err != nil || len(list) != 2 {
 		t.Errorf("%d jobs, %v, want 2", len(list), err)
 	}
 }

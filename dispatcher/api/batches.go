@@ -12,7 +12,7 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/operation"
-	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/jobs/record"
 )
 
 const (
@@ -89,7 +89,7 @@ func (s *Server) batchCancel(ctx context.Context, c caller, r operation.Named) (
 	if err := s.cfg.Queue.Hold(ctx, jobs.Hold{Kind: jobs.HoldBatch, Name: r.Name, By: c.name(), Until: &until, Cancel: true}); err != nil {
 		return answer, err
 	}
-	open, err := s.catalog.All(ctx, queue.Filter{Batch: r.Name, Unfinished: true})
+	open, err := s.catalog.All(ctx, record.Filter{Batch: r.Name, Unfinished: true})
 	if err != nil {
 		return answer, err
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/catalog"
 	"github.com/penstock-run/penstock/jobs/ledger"
 	"github.com/penstock-run/penstock/jobs/operation"
-	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/jobs/record"
 )
 
 // budgets lists the budgets of the pool, and that of a batch.
@@ -41,7 +41,7 @@ func (n counts) budgets(ctx context.Context, _ caller, r operation.BudgetRequest
 // batchLimit is the budget that the newest job of a batch names for all of them; none: the
 // batch has no budget, or the pool has no job of it.
 func (n counts) batchLimit(ctx context.Context, batch string) (ledger.Budgets, error) {
-	newest, _, err := n.catalog.List(ctx, catalog.Selection{Filter: queue.Filter{Batch: batch}, Newest: true, Limit: 1})
+	newest, _, err := n.catalog.List(ctx, catalog.Selection{Filter: record.Filter{Batch: batch}, Newest: true, Limit: 1})
 	if err != nil || len(newest) == 0 {
 		return nil, err
 	}

@@ -26,6 +26,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/purge"
 	"github.com/penstock-run/penstock/jobs/queue"
 	"github.com/penstock-run/penstock/jobs/quota"
+	"github.com/penstock-run/penstock/jobs/record"
 	"github.com/penstock-run/penstock/jobs/responder"
 	"github.com/penstock-run/penstock/jobs/review"
 	"github.com/penstock-run/penstock/jobs/session"
@@ -226,7 +227,7 @@ func (s *Server) caps(ctx context.Context, _ caller, _ operation.Nothing) (opera
 	if err != nil {
 		return operation.CapList{}, err
 	}
-	running, err := s.catalog.All(ctx, queue.Filter{State: jobs.Executing})
+	running, err := s.catalog.All(ctx, record.Filter{State: jobs.Executing})
 	return operation.CapList{Caps: caps.Used(running)}, err
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/operation"
 	"github.com/penstock-run/penstock/jobs/purge"
 	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/jobs/record"
 	"github.com/penstock-run/penstock/jobs/responder"
 )
 
@@ -17,7 +18,7 @@ import (
 // removes what is left.
 func purgeHandler(q *queue.Queue, all *catalog.Catalog, p *purge.Purger) responder.Handler {
 	return handle(operation.Purge, func(ctx context.Context, _ caller, r operation.PurgeRequest) (operation.Purged, error) {
-		id, err := q.Kept().Resolve(ctx, r.ID)
+		id, err := q.Resolve(ctx, r.ID)
 		if err != nil {
 			return operation.Purged{}, err
 		}
@@ -30,7 +31,7 @@ func purgeHandler(q *queue.Queue, all *catalog.Catalog, p *purge.Purger) respond
 		}
 		list := []jobs.Record{rec}
 		done := operation.Purged{Session: rec.Session, Jobs: []string{rec.ID}}
-		others, err := all.All(ctx, queue.Filter{Session: rec.Session})
+		others, err := all.All(ctx, record.Filter{Session: rec.Session})
 		if err != nil {
 			return operation.Purged{}, err
 		}

@@ -11,14 +11,14 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/catalog"
 	"github.com/penstock-run/penstock/jobs/operation"
-	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/jobs/record"
 	"github.com/penstock-run/penstock/jobs/session"
 )
 
 // list returns a page of the jobs that a request selects.
 func (s *Server) list(ctx context.Context, c caller, r operation.ListRequest) (operation.Listed, error) {
 	wanted := catalog.Selection{
-		Filter: queue.Filter{Batch: r.Batch, Queue: r.Queue, Session: r.Session, State: r.State, Outcome: r.Outcome, Review: r.Review},
+		Filter: record.Filter{Batch: r.Batch, Queue: r.Queue, Session: r.Session, State: r.State, Outcome: r.Outcome, Review: r.Review},
 		After:  r.After, Newest: r.Newest, Limit: pageSize(r.Limit),
 	}
 	if r.Since != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/artifact"
 	"github.com/penstock-run/penstock/jobs/operation"
 	"github.com/penstock-run/penstock/jobs/patchstat"
-	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/jobs/record"
 	"github.com/penstock-run/penstock/jobs/report"
 )
 
@@ -45,7 +45,7 @@ func (s *Server) batchReport(ctx context.Context, c caller, r operation.Named) (
 	case <-ctx.Done():
 		return report.Report{}, &jobs.CodedError{Code: jobs.CodeBusy, Message: "other reports of batches are being made: ask again later", Cause: ctx.Err()}
 	}
-	list, err := s.catalog.All(ctx, queue.Filter{Batch: r.Name})
+	list, err := s.catalog.All(ctx, record.Filter{Batch: r.Name})
 	if err != nil {
 		return report.Report{}, err
 	}

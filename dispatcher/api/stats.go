@@ -31,7 +31,7 @@ func (s *Server) stats(ctx context.Context, c caller, r operation.StatsRequest) 
 	wanted := func(name string) bool { return len(r.Queues) == 0 || slices.Contains(r.Queues, name) }
 	all, of := newTally(now, window), map[string]*tally{}
 	// The record of a job that began or ended within the window was written within it.
-	list, err := s.cfg.Queue.Kept().Written(ctx, window+clockSkew)
+	list, err := s.cfg.Queue.Written(ctx, window+clockSkew)
 	if err != nil {
 		return operation.PoolStats{}, err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/ledger"
 	"github.com/penstock-run/penstock/jobs/operation"
 	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/jobs/record"
 	"github.com/penstock-run/penstock/jobs/why"
 )
 
@@ -74,7 +75,7 @@ func (p *pool) asks(claim *queue.Claim, open jobs.OpenAsk) {
 	})
 	claim.Ask(&open)
 	claim.Renew()
-	for rec, err := range p.queue.Watch(ctx, queue.Filter{State: jobs.Executing}) {
+	for rec, err := range p.queue.Watch(ctx, record.Filter{State: jobs.Executing}) {
 		must(p.t, err)
 		if rec.Asks != nil {
 			return

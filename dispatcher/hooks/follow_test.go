@@ -18,7 +18,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/control"
 	"github.com/penstock-run/penstock/jobs/dialog"
 	"github.com/penstock-run/penstock/jobs/jobstest"
-	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/jobs/record"
 )
 
 // A following has the pool's own jobs, and keeps what would be said to their agents.
@@ -31,7 +31,7 @@ type following struct {
 }
 
 func (f *following) List(ctx context.Context, state jobs.State, keep func(jobs.Record) bool) (kept []jobs.Record, err error) {
-	all, err := f.queue.List(ctx, queue.Filter{State: state})
+	all, err := f.queue.List(ctx, record.Filter{State: state})
 	return slices.DeleteFunc(all, func(rec jobs.Record) bool { return !keep(f.as(rec)) }), err
 }
 

@@ -26,6 +26,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/jobs/operation"
 	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/jobs/record"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m, jobstest.ServersOwn()...) }
@@ -127,7 +128,7 @@ func (p *pool) deliver(hook, body string, header map[string]string) (int, string
 // jobs returns what was submitted.
 func (p *pool) jobs() []jobs.Job {
 	p.Helper()
-	records, err := p.queue.List(p.Context(), queue.Filter{})
+	records, err := p.queue.List(p.Context(), record.Filter{})
 	if err != nil {
 		p.Fatal(err)
 	}

@@ -33,6 +33,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/jobs/operation"
 	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/jobs/record"
 	"github.com/penstock-run/penstock/jobs/schedule"
 	"github.com/penstock-run/penstock/jobs/session"
 	"github.com/penstock-run/penstock/jobs/token"
@@ -629,7 +630,7 @@ func (b *bus) look(v parts, told operation.Submitted) {
 	if err != nil || rec.Outcome != jobs.Success {
 		t.Fatalf("record %+v, %v", rec, err)
 	}
-	if list, err := v.queue.List(ctx, queue.Filter{}); err != nil || len(list) != 3 {
+	if list, err := v.queue.List(ctx, record.Filter{}); err != nil || len(list) != 3 {
 		t.Errorf("list of %d, %v; want three", len(list), err)
 	}
 	r, err := v.store.Get(ctx, rec.ID, rec.Epoch, "patch")
@@ -661,7 +662,7 @@ func (b *bus) look(v parts, told operation.Submitted) {
 func (b *bus) nothingHangs(submitter, worker, viewer parts) {
 	ctx, id := jobstest.Context(b.t), b.job.ID
 	for what, do := range map[string]func() error{
-		"submitter reads": func() error { _, err := submitter.queue.List(ctx, queue.Filter{}); return err },
+		"submitter reads": func() error { _, err := submitter.queue.List(ctx, record.Filter{}); return err },
 		"submitter gets":  func() error { _, err := submitter.queue.Get(ctx, id); return err },
 		"viewer cancels":  func() error { _, err := viewer.queue.Cancel(ctx, id, "me"); return err },
 		"viewer asks to": func() error {

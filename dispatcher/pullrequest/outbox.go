@@ -30,6 +30,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/artifact"
 	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/jobs/record"
 	"github.com/penstock-run/penstock/jobs/session"
 	"github.com/penstock-run/penstock/jobs/visible"
 )
@@ -100,7 +101,7 @@ func (o *Outbox) line(address string) *line {
 }
 
 // Note takes what a record says now.
-func (o *Outbox) Note(c queue.Change) {
+func (o *Outbox) Note(c record.Change) {
 	if c.Gone || c.Record.Repo == "" {
 		return
 	}

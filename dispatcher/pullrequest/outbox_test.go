@@ -66,7 +66,7 @@ func (p *pool) lead() (end func()) {
 	var g sync.WaitGroup
 	g.Go(func() { box.Run(ctx) })
 	g.Go(func() {
-		for change, err := range p.queue.Kept().Changes(ctx, func() {}) {
+		for change, err := range p.queue.Changes(ctx, func() {}) {
 			if err == nil {
 				box.Note(change)
 			}

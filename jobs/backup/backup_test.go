@@ -22,6 +22,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/jobs/operation"
 	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/jobs/record"
 	"github.com/penstock-run/penstock/jobs/session"
 	"github.com/penstock-run/penstock/jobs/token"
 )
@@ -244,7 +245,7 @@ func TestABackupIsOfOneMoment(t *testing.T) {
 	g.Wait()
 	for _, path := range files {
 		after := restored(t, path)
-		list, err := after.queue.List(jobstest.Context(t), queue.Filter{})
+		list, err := after.queue.List(jobstest.Context(t), record.Filter{})
 		after.must(err)
 		if len(list) == 0 {
 			t.Error("there are no jobs")

@@ -11,6 +11,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/backup"
 	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/jobs/record"
 )
 
 // A broker to which a backup was restored holds what the file does; a message that is lost, changed or
@@ -81,7 +82,7 @@ func TestCompare(t *testing.T) {
 		if rec, err := q.Cancel(ctx, done.ID, "x"); err == nil {
 			t.Errorf("%s was cancelled", rec.ID)
 		}
-		list, err := q.List(ctx, queue.Filter{State: jobs.Delayed})
+		list, err := q.List(ctx, record.Filter{State: jobs.Delayed})
 		before.must(err)
 		_, err = q.Cancel(ctx, list[0].ID, "x")
 		before.must(err)

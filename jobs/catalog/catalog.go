@@ -21,6 +21,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/internal/question"
 	"github.com/penstock-run/penstock/jobs/operation"
 	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/jobs/record"
 	"github.com/penstock-run/penstock/jobs/why"
 )
 
@@ -37,7 +38,7 @@ const (
 
 // A Selection selects jobs and says which of them, in which order.
 type Selection struct {
-	queue.Filter
+	record.Filter
 	After  string // an id: what comes behind it
 	Newest bool   // the newest first
 	Limit  int    // how many at most
@@ -96,7 +97,7 @@ func New(q *queue.Queue) *Catalog { return &Catalog{queue: q, own: newOwnIndex(q
 
 // ask asks the leader, and reports whether it has answered.
 func (c *Catalog) ask(ctx context.Context, kind string, what asked, answer any) bool {
-	return c.queue.Kept().Questions().Ask(ctx, kind, what, answer) == nil
+	return c.queue.Questions().Ask(ctx, kind, what, answer) == nil
 }
 
 // List returns the jobs that are selected, and whether there are more behind them.
@@ -108,7 +109,7 @@ func (c *Catalog) List(ctx context.Context, s Selection) (found []jobs.Record, m
 		if err != nil {
 			return nil, false, err
 		}
-		records, err := c.queue.Kept().Records(ctx, page.IDs)
+		records, err := c.queue.Records(ctx, page.IDs)
 		if err != nil {
 			return nil, false, err
 		}
@@ -139,7 +140,7 @@ func (c *Catalog) page(ctx context.Context, s Selection) (page listed, err error
 }
 
 // All returns all jobs that a filter selects, in the order of their submission.
-func (c *Catalog) All(ctx context.Context, f queue.Filter) ([]jobs.Record, error) {
+func (c *Catalog) All(ctx context.Context, f record.Filter) ([]jobs.Record, error) {
 	var all []jobs.Record
 	s := Selection{Filter: f, Limit: operation.MaxPage}
 	for {
@@ -190,7 +191,7 @@ func (c *Catalog) Batches(ctx context.Context, one string) ([]operation.Batch, e
 
 // Why says what keeps a job where it is.
 func (c *Catalog) Why(ctx context.Context, id string) (why.Standing, error) {
-	id, err := c.queue.Kept().Resolve(ctx, id)
+	id, err := c.queue.Resolve(ctx, id)
 	if err != nil {
 		return why.Standing{}, err
 	}
@@ -198,7 +199,7 @@ func (c *Catalog) Why(ctx context.Context, id string) (why.Standing, error) {
 	if c.ask(ctx, askWhy, asked{One: id}, &answer) {
 		return answer, nil
 	}
-	return c.queue.Why(ctx, id)
+	return c.queue.Why(ctx, id, nil)
 }
 
 // answer returns what answers questions of one kind, when caught has returned.
@@ -219,7 +220,7 @@ func answer[Q any](caught func(context.Context) error, do func(context.Context, 
 // the jobs that have not ended. Caught returns when both know all that was stored when it
 // was called.
 func Serve(ctx context.Context, q *queue.Queue, x *Index, open queue.Unfinished, caught func(context.Context) error) error {
-	return q.Kept().Questions().Serve(ctx, map[string]question.Answer{
+	return q.Questions().Serve(ctx, map[string]question.Answer{
 		askList: answer(caught, func(_ context.Context, what asked) (any, error) {
 			if what.List == nil {
 				return nil, jobs.ErrNotFound
@@ -229,9 +230,9 @@ func Serve(ctx context.Context, q *queue.Queue, x *Index, open queue.Unfinished,
 		}),
 		askQueues:  answer(caught, func(_ context.Context, what asked) (any, error) { return x.queues(what.After), nil }),
 		askBatches: answer(caught, func(_ context.Context, what asked) (any, error) { return x.batches(what.One, what.After), nil }),
-		askWhy:     answer(caught, func(ctx context.Context, what asked) (any, error) { return q.Kept().Why(ctx, what.One, open) }),
+		askWhy:     answer(caught, func(ctx context.Context, what asked) (any, error) { return q.Why(ctx, what.One, open) }),
 		question.Resolve: answer(caught, func(_ context.Context, text string) (any, error) {
-			ids, n := x.resolve(text, queue.AmbiguousShown)
+			ids, n := x.resolve(text, record.AmbiguousShown)
 			return question.Resolved{IDs: ids, Count: n}, nil
 		}),
 	})
@@ -239,7 +240,7 @@ func Serve(ctx context.Context, q *queue.Queue, x *Index, open queue.Unfinished,
 
 func (l listQuestion) selection() Selection {
 	return Selection{
-		Filter: queue.Filter{Batch: l.Batch, Queue: l.Queue, Session: l.Session, State: l.State, Outcome: l.Outcome, Since: l.Since, Unfinished: l.Unfinished},
+		Filter: record.Filter{Batch: l.Batch, Queue: l.Queue, Session: l.Session, State: l.State, Outcome: l.Outcome, Since: l.Since, Unfinished: l.Unfinished},
 		After:  l.After, Newest: l.Newest, Limit: min(max(l.Limit, 1), operation.MaxPage),
 	}
 }

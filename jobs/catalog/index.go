@@ -12,7 +12,7 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/operation"
-	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/jobs/record"
 )
 
 // pruneEvery is how often an [Index] looks for jobs whose records have expired.
@@ -60,7 +60,7 @@ func NewIndex() *Index {
 }
 
 // Note takes up a change of a record.
-func (x *Index) Note(c queue.Change) {
+func (x *Index) Note(c record.Change) {
 	if c.Gone {
 		x.Remove(c.ID)
 	} else {

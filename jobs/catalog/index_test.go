@@ -15,7 +15,7 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/operation"
-	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/jobs/record"
 )
 
 // some is a record of a few queues, batches, sessions, states and outcomes.
@@ -79,7 +79,7 @@ func TestIndexAnswersAsTheRecords(t *testing.T) {
 
 func compareLists(t *testing.T, x *Index, all map[string]jobs.Record, begun time.Time) {
 	t.Helper()
-	for _, f := range []queue.Filter{
+	for _, f := range []record.Filter{
 		{}, {Queue: "q1"}, {Batch: "b2"}, {Session: "s1"}, {State: jobs.Finished, Outcome: jobs.Failure},
 		{Unfinished: true, Batch: "b0"}, {Since: begun.Add(1500 * time.Second)}, {Queue: "none"},
 		{Review: jobs.Unreviewed}, {Review: jobs.Rejected, Queue: "q0"},

@@ -38,12 +38,12 @@ func (o *ownIndex) current(ctx context.Context) (*Index, error) {
 	// An asker that gives up leaves what was read to the next one: with very many jobs none may
 	// have the time to read all of it.
 	defer func() { o.used = time.Now() }()
-	for change, err := range o.queue.Kept().Changed(ctx, o.read) {
+	for change, err := range o.queue.Changed(ctx, o.read) {
 		if err != nil {
 			return nil, err
 		}
 		o.index.Note(change)
-		o.read = change.Seq
+		o.read = change.Rev
 	}
 	return o.index, nil
 }

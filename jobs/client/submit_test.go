@@ -19,6 +19,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/jobs/operation"
 	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/jobs/record"
 )
 
 // A submission is what Submit has returned.
@@ -56,7 +57,7 @@ func unansweringPool(t *testing.T) (*queue.Queue, *flaky.Proxy, *client.Client) 
 func stored(t *testing.T, q *queue.Queue) {
 	t.Helper()
 	for ctx := jobstest.Context(t); ; time.Sleep(5 * time.Millisecond) {
-		list, err := q.List(ctx, queue.Filter{})
+		list, err := q.List(ctx, record.Filter{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -72,7 +73,7 @@ func onlyJob(t *testing.T, q *queue.Queue, got submission) {
 	if got.err != nil || got.Duplicate {
 		t.Errorf("submitted: %+v, %v", got.Submitted, got.err)
 	}
-	list, err := q.List(jobstest.Context(t), queue.Filter{})
+	list, err := q.List(jobstest.Context(t), record.Filter{})
 	if err != nil || len(list) != 1 || list[0].ID != got.ID {
 		t.Errorf("%d jobs, %v, want the one of the answer", len(list), err)
 	}
@@ -160,7 +161,7 @@ func withCapsule(t *testing.T, server *jobstest.Server, q *queue.Queue) string {
 
 func list(t *testing.T, q *queue.Queue) []jobs.Record {
 	t.Helper()
-	found, err := q.List(jobstest.Context(t), queue.Filter{})
+	found, err := q.List(jobstest.Context(t), record.Filter{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/jobs/layout"
 	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/jobs/record"
 	"github.com/penstock-run/penstock/jobs/session"
 )
 
@@ -254,7 +255,7 @@ func (p *party) attempt(ctx context.Context, c *queue.Claim, log *session.Log) e
 // unfinished counts the jobs, and the messages that are left when a worker died
 // or was cut off between a verdict and what follows it.
 func (p *party) unfinished(ctx context.Context, q *queue.Queue) int {
-	ended, err := q.List(ctx, queue.Filter{Queue: "default", State: jobs.Finished})
+	ended, err := q.List(ctx, record.Filter{Queue: "default", State: jobs.Finished})
 	left := partyJobs + 1 - len(ended) // one was there before
 	for _, lane := range []string{"p0", "p1", "p2"} {
 		ids, failed := q.Admitted(ctx, "default", lane)

@@ -49,7 +49,7 @@ type Purger struct {
 
 // New returns what removes the jobs of a pool. It does no I/O.
 func New(q *queue.Queue, store *artifact.Store) *Purger {
-	bus := q.Kept().Questions()
+	bus := q.Questions()
 	return &Purger{bus.Conn, bus.Names, store}
 }
 

@@ -11,30 +11,31 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/internal/subject"
 	"github.com/penstock-run/penstock/jobs/internal/wire"
+	"github.com/penstock-run/penstock/jobs/record"
 	"github.com/penstock-run/penstock/jobs/schedule"
 	"github.com/penstock-run/penstock/jobs/why"
 )
 
 // A contenders is the jobs that compete to be claimed next.
 type contenders struct {
-	me     entry
+	me     record.Entry
 	caps   schedule.Caps
-	all    []entry
-	ready  map[string]entry // that could be claimed, but for their caps
-	before map[string]bool  // of these, that are before me in my lane, or in one that I share workers with
-	runs   map[string]bool  // that are executing
+	all    []record.Entry
+	ready  map[string]record.Entry // that could be claimed, but for their caps
+	before map[string]bool         // of these, that are before me in my lane, or in one that I share workers with
+	runs   map[string]bool         // that are executing
 	f      *why.Facts
 }
 
 // ahead finds the jobs that are or may be claimed before one that is pending,
 // and whether that one is not in its queue at all.
-func (q *Queue) ahead(ctx context.Context, me entry, f *why.Facts) error {
-	in := contenders{me: me, ready: map[string]entry{}, before: map[string]bool{}, runs: map[string]bool{}, f: f}
+func (q *Queue) ahead(ctx context.Context, me record.Entry, f *why.Facts) error {
+	in := contenders{me: me, ready: map[string]record.Entry{}, before: map[string]bool{}, runs: map[string]bool{}, f: f}
 	var holds []jobs.Hold
 	var led bool
 	g, asking := errgroup.WithContext(ctx)
 	g.Go(func() (err error) { in.caps, err = q.Caps(asking); return err })
-	g.Go(func() (err error) { in.all, err = q.entries(asking, Filter{}); return err })
+	g.Go(func() (err error) { in.all, err = q.Entries(asking, record.Filter{}); return err })
 	g.Go(func() (err error) { holds, err = q.Holds(asking); return err })
 	g.Go(func() (err error) { led, err = q.election.Led(asking); return err })
 	if err := g.Wait(); err != nil {
@@ -49,7 +50,7 @@ func (q *Queue) ahead(ctx context.Context, me entry, f *why.Facts) error {
 		return err
 	}
 	for _, e := range in.all {
-		lost := e.State == jobs.Executing && f.Now.Sub(e.at) >= f.Lease
+		lost := e.State == jobs.Executing && f.Now.Sub(e.At) >= f.Lease
 		blocked := slices.ContainsFunc(in.caps.Of(e.Record), func(c schedule.Cap) bool { return full[c.Key] })
 		if e.State == jobs.Pending && !blocked || lost {
 			if !pausedBy(holds, e.Record) {
@@ -69,7 +70,7 @@ func (q *Queue) ahead(ctx context.Context, me entry, f *why.Facts) error {
 }
 
 // enter notes a job that could be claimed.
-func (in contenders) enter(e entry) {
+func (in contenders) enter(e record.Entry) {
 	in.ready[e.ID] = e
 	both := func(w why.Worker) bool { return w.Serves(e.Record) && w.Serves(in.me.Record) }
 	switch {

@@ -17,6 +17,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/internal/subject"
 	"github.com/penstock-run/penstock/jobs/internal/wire"
+	"github.com/penstock-run/penstock/jobs/record"
 )
 
 // A Loss is a record that knows less of its job than others do: the broker's
@@ -75,7 +76,7 @@ func (q *Queue) Audit(
 	others := known{last, result}
 	found := map[string]Loss{} // a record that changes meanwhile may be met again
 	var wrong []error          // one that cannot be compared does not keep the others
-	err := q.suspects(ctx, func(batch []entry) error {
+	err := q.suspects(ctx, func(batch []record.Entry) error {
 		losses, err := q.auditBatch(ctx, others, batch, fix)
 		for _, loss := range losses {
 			found[loss.Job] = loss
@@ -93,13 +94,13 @@ func (q *Queue) Audit(
 }
 
 // auditBatch compares a few jobs.
-func (q *Queue) auditBatch(ctx context.Context, others known, batch []entry, fix bool) ([]Loss, error) {
+func (q *Queue) auditBatch(ctx context.Context, others known, batch []record.Entry, fix bool) ([]Loss, error) {
 	records := make([]jobs.Record, len(batch))
 	for i, e := range batch {
 		records[i] = e.Record
 	}
 	lasts, unread := others.last(ctx, records)
-	now, err := q.now(ctx)
+	now, err := q.Now(ctx)
 	if err != nil {
 		return nil, errors.Join(unread, err)
 	}
@@ -132,28 +133,27 @@ func (q *Queue) auditBatch(ctx context.Context, others known, batch []entry, fix
 
 // suspects calls look with the jobs that have not finished as far as the records know, and
 // then with those that have a specification and no record: with a few at a time.
-func (q *Queue) suspects(ctx context.Context, look func([]entry) error) error {
+func (q *Queue) suspects(ctx context.Context, look func([]record.Entry) error) error {
 	// The order matters: a record is made after its specification.
 	specs, err := q.ids(ctx, subject.KVStream(subject.Specs), subject.Key(subject.Specs, "*"))
 	if err != nil {
 		return err
 	}
-	var batch []entry
-	add := func(e entry) (err error) {
+	var batch []record.Entry
+	add := func(e record.Entry) (err error) {
 		if batch = append(batch, e); len(batch) == auditBatch {
 			err, batch = look(batch), nil
 		}
 		return err
 	}
-	for m, err := range q.conn.Scan(ctx, allRecords) {
+	for c, err := range q.Changed(ctx, 0) {
 		if err != nil {
 			return err
 		}
-		e, ok := q.decodeFound(m)
-		if specs.Remove(e.ID); !ok || e.State == jobs.Finished {
+		if specs.Remove(c.ID); c.Gone || c.State == jobs.Finished {
 			continue
 		}
-		if err := add(e); err != nil {
+		if err := add(c.Entry); err != nil {
 			return err
 		}
 	}
@@ -175,34 +175,34 @@ func (q *Queue) suspects(ctx context.Context, look func([]entry) error) error {
 }
 
 // reborn is the entry of a job that has only its specification left.
-func (q *Queue) reborn(spec wire.Message) (entry, bool) {
+func (q *Queue) reborn(spec wire.Message) (record.Entry, bool) {
 	id := spec.Subject[strings.LastIndexByte(spec.Subject, '.')+1:]
 	var job jobs.Job
 	if json.Unmarshal(spec.Data, &job) != nil {
-		return entry{}, false // of a release that this one does not know
+		return record.Entry{}, false // of a release that this one does not know
 	}
-	return entry{Record: jobs.NewRecord(id, q.cfg.Tenant, job, spec.Time), at: spec.Time}, true
+	return record.Entry{Record: jobs.NewRecord(id, q.cfg.Tenant, job, spec.Time), At: spec.Time}, true
 }
 
-func (q *Queue) audit(ctx context.Context, others known, e entry, last jobs.Event, fix bool) (*Loss, error) {
-	now, err := q.now(ctx)
+func (q *Queue) audit(ctx context.Context, others known, e record.Entry, last jobs.Event, fix bool) (*Loss, error) {
+	now, err := q.Now(ctx)
 	if err != nil {
 		return nil, err
 	}
 	// It may have moved on since it was listed. A record is written before its
 	// events, so that what is read now knows of this one.
-	fresh, err := q.read(ctx, e.ID)
+	fresh, err := q.Read(ctx, e.ID)
 	switch {
 	case errors.Is(err, jobs.ErrNotFound):
 	case err != nil:
 		return nil, err
-	case fresh.rev != e.rev && (fresh.State == jobs.Finished || !q.lost(fresh, last, now)):
+	case fresh.Rev != e.Rev && (fresh.State == jobs.Finished || !q.lost(fresh, last, now)):
 		return nil, nil
 	default:
 		e = fresh
 	}
 	loss := &Loss{Job: e.ID}
-	if e.rev > 0 {
+	if e.Rev > 0 {
 		loss.Was = e.State
 	}
 	if e.Record, loss.From, err = q.recall(ctx, others, e.Record, last); err != nil {
@@ -245,24 +245,24 @@ func (q *Queue) recall(ctx context.Context, others known, rec jobs.Record, last 
 }
 
 // lost reports whether a job's last event knows more than its record.
-func (q *Queue) lost(e entry, last jobs.Event, now time.Time) bool {
+func (q *Queue) lost(e record.Entry, last jobs.Event, now time.Time) bool {
 	over := last.Kind == jobs.JobFinished
 	switch {
-	case e.rev == 0 && over:
+	case e.Rev == 0 && over:
 		return now.Sub(last.Time) < q.cfg.Retention // else it was kept long enough
-	case e.rev == 0:
-		return last.Kind != jobs.JobSubmitted || now.Sub(e.at) > submitWithin
+	case e.Rev == 0:
+		return last.Kind != jobs.JobSubmitted || now.Sub(e.At) > submitWithin
 	case last.Attempt > e.Attempt:
 		return true // the record of an attempt comes before its events
 	}
 	// So does that of an end. One that was written later belongs to a job that was
 	// brought back and whose session is just about to say so.
-	return over && (e.State == jobs.Executing && last.Attempt == e.Attempt || e.at.Before(last.Time))
+	return over && (e.State == jobs.Executing && last.Attempt == e.Attempt || e.At.Before(last.Time))
 }
 
 // relearn writes a record, unless another one was written meanwhile, and does
 // what follows.
-func (q *Queue) relearn(ctx context.Context, e entry) (bool, error) {
+func (q *Queue) relearn(ctx context.Context, e record.Entry) (bool, error) {
 	e, err := q.put(ctx, e)
 	if isConflict(err) {
 		return false, nil

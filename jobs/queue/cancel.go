@@ -7,6 +7,7 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/internal/subject"
+	"github.com/penstock-run/penstock/jobs/record"
 )
 
 // Cancel asks for a job to end. A job that no worker runs is finished at once.
@@ -14,7 +15,7 @@ import (
 // which. For a job that has ended the error is [jobs.ErrFinished].
 func (q *Queue) Cancel(ctx context.Context, id, by string) (jobs.Record, error) {
 	for {
-		e, err := q.find(ctx, id)
+		e, err := q.Find(ctx, id)
 		if err != nil {
 			return jobs.Record{}, fmt.Errorf("cancel: %w", err)
 		}
@@ -28,7 +29,7 @@ func (q *Queue) Cancel(ctx context.Context, id, by string) (jobs.Record, error) 
 	}
 }
 
-func (q *Queue) cancel(ctx context.Context, e entry, by string) (jobs.Record, error) {
+func (q *Queue) cancel(ctx context.Context, e record.Entry, by string) (jobs.Record, error) {
 	if e.Cancel == nil {
 		e.Cancel = &jobs.Cancel{By: by, At: time.Now().UTC()}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/internal/subject"
 	"github.com/penstock-run/penstock/jobs/internal/wire"
+	"github.com/penstock-run/penstock/jobs/record"
 	"github.com/penstock-run/penstock/jobs/schedule"
 )
 
@@ -81,7 +82,7 @@ func (q *Queue) SetCaps(ctx context.Context, caps schedule.Caps) error {
 
 // permit takes the permits that a claim of e needs, and returns the keys of
 // their caps. Full is the cap that has none left; then none is kept.
-func (q *Queue) permit(ctx context.Context, d delivery, e entry) (keys []string, full bool, err error) {
+func (q *Queue) permit(ctx context.Context, d delivery, e record.Entry) (keys []string, full bool, err error) {
 	var caps schedule.Caps
 	read := d.caps != nil
 	if read {
@@ -98,20 +99,20 @@ func (q *Queue) permit(ctx context.Context, d delivery, e entry) (keys []string,
 			keys = append(keys, c.Key)
 			continue
 		}
-		q.forgo(ctx, keys, e.ID, e.rev)
+		q.forgo(ctx, keys, e.ID, e.Rev)
 		return nil, err == nil, err
 	}
 	return keys, false, nil
 }
 
 // acquire takes one permit, and reports whether there was one.
-func (q *Queue) acquire(ctx context.Context, c schedule.Cap, e entry) (bool, error) {
+func (q *Queue) acquire(ctx context.Context, c schedule.Cap, e record.Entry) (bool, error) {
 	for {
 		w, p, err := q.permits(ctx, c.Key)
 		if err != nil {
 			return false, err
 		}
-		mine := holder{e.ID, e.rev, time.Now().UTC()}
+		mine := holder{e.ID, e.Rev, time.Now().UTC()}
 		if i := slices.IndexFunc(p.Holders, func(h holder) bool { return h.Job == e.ID }); i >= 0 {
 			p.Holders[i] = mine // of an attempt that was lost, or a claim that failed
 		} else {
@@ -196,7 +197,7 @@ func (q *Queue) valid(ctx context.Context, holders []holder) ([]holder, error) {
 
 // void reports whether a permit cannot lead to an executing job any more.
 func (q *Queue) void(ctx context.Context, h holder) (bool, error) {
-	e, err := q.read(ctx, h.Job)
+	e, err := q.Read(ctx, h.Job)
 	switch {
 	case errors.Is(err, jobs.ErrNotFound):
 		return true, nil
@@ -204,8 +205,8 @@ func (q *Queue) void(ctx context.Context, h holder) (bool, error) {
 		return false, err
 	case e.State == jobs.Executing:
 		return false, nil
-	case e.rev != h.Rev:
-		return e.rev > h.Rev, nil
+	case e.Rev != h.Rev:
+		return e.Rev > h.Rev, nil
 	case time.Since(h.At) < 2*decideWithin:
 		return false, nil // it is being claimed
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/jobs/record"
 	"github.com/penstock-run/penstock/jobs/schedule"
 	"github.com/penstock-run/penstock/jobs/why"
 	"github.com/penstock-run/penstock/sandbox/slowtest"
@@ -91,7 +92,7 @@ func TestACapBoundsWhatRuns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	running, err := q.List(jobstest.Context(t), queue.Filter{State: jobs.Executing})
+	running, err := q.List(jobstest.Context(t), record.Filter{State: jobs.Executing})
 	got := ""
 	for _, c := range caps.Used(running) {
 		got += fmt.Sprintf("%s %d of %d, ", c.Key, c.Running, c.Most)

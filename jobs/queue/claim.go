@@ -13,6 +13,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/internal/subject"
 	"github.com/penstock-run/penstock/jobs/internal/wire"
+	"github.com/penstock-run/penstock/jobs/record"
 )
 
 // decideWithin bounds what follows a delivery, also when the claimer's
@@ -58,15 +59,15 @@ func (q *Queue) take(ctx context.Context, worker string, d delivery) *Claim {
 		return nil
 	}
 	// Most often the job is claimed, which needs both.
-	d.spec = soon(func() (jobs.Job, error) { return q.spec(ctx, id) })
+	d.spec = soon(func() (jobs.Job, error) { return q.Spec(ctx, id) })
 	read := q.handed
 	for range 5 { // each conflict is another process's progress
 		e, err := read(ctx, d, id)
-		read = func(ctx context.Context, _ delivery, id string) (entry, error) { return q.read(ctx, id) }
+		read = func(ctx context.Context, _ delivery, id string) (record.Entry, error) { return q.Read(ctx, id) }
 		if errors.Is(err, jobs.ErrUnavailable) {
 			return nil
 		}
-		if errors.Is(err, errForeign) {
+		if errors.Is(err, record.ErrForeign) {
 			// Leave the job to a worker of that release. If this is lost, it comes again.
 			_ = q.nak(d, q.cfg.Lease)
 			return nil
@@ -90,18 +91,15 @@ func (q *Queue) take(ctx context.Context, worker string, d delivery) *Claim {
 // handed reads the record of a job that was just handed out, most often a pending one. One
 // that any server tells is enough to claim it, since the claim is a compare-and-set. What
 // else a record says has the message removed or put off, for which only the leader's counts.
-func (q *Queue) handed(ctx context.Context, d delivery, id string) (entry, error) {
-	m, err := q.conn.Peek(ctx, subject.KVStream(subject.Jobs), subject.Key(subject.Jobs, d.class+"."+id))
-	if err == nil && !m.Gone() {
-		if e, err := decode(m); err == nil && e.State == jobs.Pending {
-			return e, nil
-		}
+func (q *Queue) handed(ctx context.Context, d delivery, id string) (record.Entry, error) {
+	if e, err := q.Peek(ctx, d.class, id); err == nil && e.State == jobs.Pending {
+		return e, nil
 	}
-	return q.read(ctx, id)
+	return q.Read(ctx, id)
 }
 
 // decide is the only place where it is decided what a delivery means.
-func (q *Queue) decide(ctx context.Context, worker string, d delivery, e entry) (*Claim, error) {
+func (q *Queue) decide(ctx context.Context, worker string, d delivery, e record.Entry) (*Claim, error) {
 	switch {
 	case e.State == jobs.Finished:
 		return nil, q.retire(ctx, e.Record, d, "acknowledge")
@@ -122,7 +120,7 @@ func (q *Queue) decide(ctx context.Context, worker string, d delivery, e entry) 
 
 // takeOver claims a job whose worker is silent. One that is alive is left
 // alone until its lease could have run out.
-func (q *Queue) takeOver(ctx context.Context, worker string, d delivery, e entry) (*Claim, error) {
+func (q *Queue) takeOver(ctx context.Context, worker string, d delivery, e record.Entry) (*Claim, error) {
 	lease, now, err := q.clock(ctx, d)
 	if err != nil {
 		return nil, err
@@ -132,7 +130,7 @@ func (q *Queue) takeOver(ctx context.Context, worker string, d delivery, e entry
 	if age := q.age(e, now, promised); age < promised {
 		return nil, q.nak(d, min(promised, promised-age))
 	}
-	e, end := e.workerLost()
+	e, end := workerLost(e)
 	next, finished := q.cfg.Bounds.After(e.Record, end, now)
 	if finished {
 		return nil, q.finish(ctx, d, e, end)
@@ -145,8 +143,8 @@ func (q *Queue) takeOver(ctx context.Context, worker string, d delivery, e entry
 }
 
 // workerLost says how an attempt ends whose worker is silent. The entry's next write tells the hook.
-func (e entry) workerLost() (entry, jobs.Ended) {
-	e.lost = &entry{Record: e.Record, at: e.at}
+func workerLost(e record.Entry) (record.Entry, jobs.Ended) {
+	e.Lost = &record.Entry{Record: e.Record, At: e.At}
 	if e.Cancel != nil {
 		return e, cancelled(e.Record)
 	}
@@ -154,7 +152,7 @@ func (e entry) workerLost() (entry, jobs.Ended) {
 }
 
 // postpone writes a record that says to wait, and what ends the wait.
-func (q *Queue) postpone(ctx context.Context, d delivery, e entry) error {
+func (q *Queue) postpone(ctx context.Context, d delivery, e record.Entry) error {
 	e, err := q.put(ctx, e)
 	if err != nil {
 		return err
@@ -171,13 +169,13 @@ func (q *Queue) postpone(ctx context.Context, d delivery, e entry) error {
 func (q *Queue) clock(ctx context.Context, d delivery) (lease time.Duration, now time.Time, err error) {
 	lease, err = q.leaseOf(ctx, subject.QueueStream(d.class, d.lane))
 	if err == nil {
-		now, err = q.now(ctx)
+		now, err = q.Now(ctx)
 	}
 	return lease, now, err
 }
 
 // claim begins an attempt.
-func (q *Queue) claim(ctx context.Context, worker string, d delivery, e entry) (*Claim, error) {
+func (q *Queue) claim(ctx context.Context, worker string, d delivery, e record.Entry) (*Claim, error) {
 	lease, err := q.lane(ctx, d.class, d.lane)
 	if err != nil {
 		return nil, err
@@ -196,13 +194,13 @@ func (q *Queue) claim(ctx context.Context, worker string, d delivery, e entry) (
 	if full {
 		return nil, q.nak(d, capAgain)
 	}
-	ready, over := e.at, e.rev
+	ready, over := e.At, e.Rev
 	var previous *jobs.Ended
 	if e.Reason == jobs.WorkerLost { // what else ended an attempt, its worker has told
 		previous = new(jobs.WorkerLost.Ended(e.Message))
 	}
 	sent := time.Now()
-	if e, err = q.put(ctx, e.begun(worker, lease)); err != nil {
+	if e, err = q.put(ctx, begun(e, worker, lease)); err != nil {
 		if isConflict(err) { // else the write may come to pass, and the permit counts until it cannot
 			q.forgo(ctx, permits, e.ID, over)
 		}
@@ -218,13 +216,13 @@ func (q *Queue) claim(ctx context.Context, worker string, d delivery, e entry) (
 		return nil, err
 	}
 	if q.cfg.Hooks.Claimed != nil {
-		q.cfg.Hooks.Claimed(e.Record, max(0, e.at.Sub(ready)))
+		q.cfg.Hooks.Claimed(e.Record, max(0, e.At.Sub(ready)))
 	}
 	return c, nil
 }
 
 // begun is the entry of a job whose attempt a worker begins.
-func (e entry) begun(worker string, lease time.Duration) entry {
+func begun(e record.Entry, worker string, lease time.Duration) record.Entry {
 	now := time.Now().UTC()
 	e.State, e.Worker, e.Beat, e.Lease, e.Epoch = jobs.Executing, worker, 1, jobs.Duration(lease), 0
 	e.Attempt++
@@ -243,7 +241,7 @@ func cancelled(rec jobs.Record) jobs.Ended {
 }
 
 // finish makes the record of a job terminal that no worker holds.
-func (q *Queue) finish(ctx context.Context, d delivery, e entry, end jobs.Ended) error {
+func (q *Queue) finish(ctx context.Context, d delivery, e record.Entry, end jobs.Ended) error {
 	e.Record, _ = e.After(end, time.Now())
 	e, err := q.put(ctx, e)
 	if err != nil {

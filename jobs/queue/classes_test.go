@@ -12,6 +12,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/jobs/record"
 	"github.com/penstock-run/penstock/jobs/why"
 )
 
@@ -127,7 +128,7 @@ func TestAPauseHoldsEveryClass(t *testing.T) {
 		t.Errorf("claimed %v, %v from a paused queue", c, err)
 	}
 	wants(t, q, rec, why.KeptQueuePaused)
-	if list, err := q.List(jobstest.Context(t), queue.Filter{Queue: "default"}); err != nil || len(list) != 2 {
+	if list, err := q.List(jobstest.Context(t), record.Filter{Queue: "default"}); err != nil || len(list) != 2 {
 		t.Errorf("%d jobs of the queue, %v; want both classes'", len(list), err)
 	}
 	if err := q.Release(jobstest.Context(t), jobs.HoldQueue, "default", q.List); err != nil {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/internal/subject"
+	"github.com/penstock-run/penstock/jobs/record"
 )
 
 // The age of a heartbeat is a difference of two times of the broker's clock,
@@ -49,7 +50,7 @@ func (q *Queue) readClock(ctx context.Context) error {
 	if known {
 		return nil
 	}
-	now, err := q.now(ctx)
+	now, err := q.Now(ctx)
 	if err == nil {
 		q.noteClock(now, q.cfg.Lease)
 	}
@@ -58,11 +59,11 @@ func (q *Queue) readClock(ctx context.Context) error {
 
 // age is how long a record has certainly not been renewed, where that was
 // promised. While a clock that was set says nothing, it is the time since.
-func (q *Queue) age(e entry, now time.Time, promised time.Duration) time.Duration {
+func (q *Queue) age(e record.Entry, now time.Time, promised time.Duration) time.Duration {
 	q.noteClock(now, promised/2)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	c, age := &q.watched, now.Sub(e.at)
+	c, age := &q.watched, now.Sub(e.At)
 	if age < -promised/2 && c.set.IsZero() {
 		c.set = time.Now() // before this process began
 	}
@@ -83,8 +84,8 @@ const silence = 3
 // overlooked returns those of the records that have not moved on for long, by
 // the clock of this process alone: their worker is silent, or the back-off
 // between two attempts is over.
-func (q *Queue) overlooked(entries []entry) []entry {
-	var found []entry
+func (q *Queue) overlooked(entries []record.Entry) []record.Entry {
+	var found []record.Entry
 	for _, e := range entries {
 		limit := silence * max(time.Duration(e.Lease), q.cfg.Lease)
 		if e.State == jobs.Delayed {
@@ -99,7 +100,7 @@ func (q *Queue) overlooked(entries []entry) []entry {
 
 // sighted takes note of a record, and returns when this process first saw it in
 // its current state. That means nothing for records that may wait for long.
-func (q *Queue) sighted(e entry) (since time.Time, ok bool) {
+func (q *Queue) sighted(e record.Entry) (since time.Time, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	seen := q.watched.seen
@@ -108,8 +109,8 @@ func (q *Queue) sighted(e entry) (since time.Time, ok bool) {
 		return time.Time{}, false
 	}
 	s := seen[e.ID]
-	if s.rev != e.rev {
-		s = firstSeen{e.rev, time.Now()}
+	if s.rev != e.Rev {
+		s = firstSeen{e.Rev, time.Now()}
 	}
 	seen[e.ID] = s
 	return s.at, true
@@ -119,13 +120,13 @@ func (q *Queue) sighted(e entry) (since time.Time, ok bool) {
 // the broker keeps it for that worker, and would offer it again when its clock,
 // which was set back, has come to where it was. The caller must enqueue the job
 // again.
-func (q *Queue) moveOn(ctx context.Context, e entry) (jobs.Record, error) {
+func (q *Queue) moveOn(ctx context.Context, e record.Entry) (jobs.Record, error) {
 	if e.State == jobs.Delayed {
 		e.State, e.NotBefore = jobs.Pending, nil
 		e, err := q.put(ctx, e)
 		return e.Record, err
 	}
-	e, end := e.workerLost()
+	e, end := workerLost(e)
 	e.Record, _ = e.After(end, time.Now())
 	e, err := q.put(ctx, e)
 	if err != nil {

@@ -132,7 +132,7 @@ func TestAWatchKnowsSinceWhen(t *testing.T) {
 	ctx := jobstest.Context(t)
 	var watch sync.WaitGroup
 	watch.Go(func() {
-		for change, err := range q.Kept().Changes(ctx, func() {}) {
+		for change, err := range q.Changes(ctx, func() {}) {
 			if err != nil || change.Record.State == jobs.Executing {
 				return
 			}

@@ -9,6 +9,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/control"
 	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/jobs/record"
 )
 
 // The code of an error survives its way through other packages, and errors.Is finds
@@ -16,7 +17,7 @@ import (
 func TestErrorCodes(t *testing.T) {
 	for want, err := range map[jobs.ErrorCode]error{
 		jobs.CodeInvalid:      &jobs.InvalidError{Fields: []jobs.FieldError{{Field: "a", Reason: "b"}}},
-		jobs.CodeAmbiguous:    &queue.AmbiguousError{Prefix: "01"},
+		jobs.CodeAmbiguous:    &record.AmbiguousError{Prefix: "01"},
 		jobs.CodeNotRetryable: &queue.NotRetryableError{ID: "x"},
 		jobs.CodeNotFound:     jobs.ErrNotFound,
 		jobs.CodeForbidden:    &jobs.ForbiddenError{Role: jobs.RoleViewer},

@@ -13,6 +13,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/jobs/record"
 )
 
 // repaired enqueues what is stranded, until there is something.
@@ -149,7 +150,7 @@ func TestKeySubmittedByManyAtOnce(t *testing.T) {
 			t.Errorf("jobs %s and %s, want one", id, ids[0])
 		}
 	}
-	if all, err := q.List(jobstest.Context(t), queue.Filter{}); err != nil || len(all) != 1 {
+	if all, err := q.List(jobstest.Context(t), record.Filter{}); err != nil || len(all) != 1 {
 		t.Errorf("%d jobs, %v; want 1", len(all), err)
 	}
 }

@@ -79,7 +79,7 @@ func (q *Queue) Dead(ctx context.Context) ([]jobs.DeadLetter, error) {
 			ids = append(ids, letter.ID)
 		}
 	}
-	records, err := q.Kept().Records(ctx, ids)
+	records, err := q.Records(ctx, ids)
 	return withoutAlive(found, records), err
 }
 
@@ -93,7 +93,7 @@ func (q *Queue) Letter(ctx context.Context, id string) (jobs.DeadLetter, error) 
 	if err != nil {
 		return jobs.DeadLetter{}, err
 	}
-	switch rec, err := q.read(ctx, id); {
+	switch rec, err := q.Read(ctx, id); {
 	case err == nil:
 		found = withoutAlive(found, []jobs.Record{rec.Record})
 	case !errors.Is(err, jobs.ErrNotFound):
@@ -192,7 +192,7 @@ func (q *Queue) undelivered(ctx context.Context, stream string, m wire.Message, 
 	if err != nil {
 		return nil //nolint:nilerr // not one of our streams
 	}
-	e, err := q.read(ctx, id)
+	e, err := q.Read(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -202,7 +202,7 @@ func (q *Queue) undelivered(ctx context.Context, stream string, m wire.Message, 
 		if err != nil {
 			return err
 		}
-		if age := now.Sub(e.at); e.State == jobs.Executing && age < lease {
+		if age := now.Sub(e.At); e.State == jobs.Executing && age < lease {
 			return fmt.Errorf("job %s: its worker is alive", id) // asked again
 		}
 		e.Record, _ = e.After(jobs.Undeliverable.Ended(fmt.Sprintf("the broker gave up after %d deliveries", times)), now)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/record"
 )
 
 // Depend looks at a job that waits for others. When all have succeeded it may
@@ -14,7 +15,7 @@ import (
 // waits for are returned. It may be repeated, and called for any job.
 func (q *Queue) Depend(ctx context.Context, id string) (open []string, err error) {
 	for {
-		e, err := q.read(ctx, id)
+		e, err := q.Read(ctx, id)
 		if errors.Is(err, jobs.ErrNotFound) || err == nil && !e.Dependent() {
 			return nil, nil
 		}
@@ -47,9 +48,9 @@ func (q *Queue) Depend(ctx context.Context, id string) (open []string, err error
 
 // dependencies returns the jobs that e waits for and that have not ended, or
 // says how one ended so that e cannot begin.
-func (q *Queue) dependencies(ctx context.Context, e entry) (open []string, failed string, err error) {
+func (q *Queue) dependencies(ctx context.Context, e record.Entry) (open []string, failed string, err error) {
 	for _, id := range e.DependsOn {
-		on, err := q.read(ctx, id)
+		on, err := q.Read(ctx, id)
 		switch {
 		case errors.Is(err, jobs.ErrNotFound):
 			return nil, fmt.Sprintf("job %s is no longer kept, so its outcome is not known", id), nil
@@ -65,7 +66,7 @@ func (q *Queue) dependencies(ctx context.Context, e entry) (open []string, faile
 }
 
 // end finishes a job that no worker runs.
-func (q *Queue) end(ctx context.Context, e entry, end jobs.Ended) (jobs.Record, error) {
+func (q *Queue) end(ctx context.Context, e record.Entry, end jobs.Ended) (jobs.Record, error) {
 	// A parked or delayed job has no message, nor has one of the backlog, or one
 	// whose submitter has died. With one, the next claimer finishes what a crash
 	// of this process leaves undone. A full queue must not keep a job in it.

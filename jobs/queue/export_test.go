@@ -11,6 +11,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/internal/subject"
 	"github.com/penstock-run/penstock/jobs/pause"
+	"github.com/penstock-run/penstock/jobs/record"
 )
 
 // StaleAck acknowledges a claim's message even if another worker has the lease
@@ -56,7 +57,7 @@ func Bind(nc *nats.Conn, cfg Config, classes ...string) (*Queue, error) {
 
 // TakePermit is the first half of claiming a job that a cap bounds, at a time.
 func TakePermit(ctx context.Context, q *Queue, id string, at time.Time) error {
-	e, err := q.read(ctx, id)
+	e, err := q.Read(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -79,7 +80,7 @@ func TakePermit(ctx context.Context, q *Queue, id string, at time.Time) error {
 
 // Age is how old a record is taken for that was written at a time.
 func (q *Queue) Age(at, now time.Time, promised time.Duration) time.Duration {
-	return q.age(entry{at: at}, now, promised)
+	return q.age(record.Entry{At: at}, now, promised)
 }
 
 // Poll is how often a claimer looks that nothing wakes.

@@ -10,6 +10,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/jobs/record"
 	"github.com/penstock-run/penstock/sandbox/slowtest"
 )
 
@@ -135,7 +136,7 @@ func TestUnansweredSteps(t *testing.T) {
 			t.Fatalf("enqueue: %v", err)
 		}
 	})
-	if all, err := direct.List(jobstest.Context(t), queue.Filter{State: jobs.Pending}); err != nil || len(all) != 1 || all[0].ID != rec.ID {
+	if all, err := direct.List(jobstest.Context(t), record.Filter{State: jobs.Pending}); err != nil || len(all) != 1 || all[0].ID != rec.ID {
 		t.Errorf("pending %v, %v; want %s", all, err, rec.ID)
 	}
 	c := jobstest.Claim(t, q, "w")

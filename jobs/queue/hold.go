@@ -13,6 +13,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/internal/subject"
 	"github.com/penstock-run/penstock/jobs/internal/wire"
+	"github.com/penstock-run/penstock/jobs/record"
 )
 
 // holdWords says for people what is held.
@@ -42,7 +43,7 @@ const releaseAtOnce = 16
 
 // Release ends a hold and brings back what it has parked, which list finds: [Queue.List], or
 // what needs less for that. There need be none.
-func (q *Queue) Release(ctx context.Context, kind jobs.HoldKind, name string, list func(context.Context, Filter) ([]jobs.Record, error)) error {
+func (q *Queue) Release(ctx context.Context, kind jobs.HoldKind, name string, list func(context.Context, record.Filter) ([]jobs.Record, error)) error {
 	if err := errors.Join(jobs.CheckToken(string(kind), name), oneKind(kind)); err != nil {
 		return err
 	}
@@ -52,7 +53,7 @@ func (q *Queue) Release(ctx context.Context, kind jobs.HoldKind, name string, li
 	if kind == jobs.HoldQueue {
 		return q.pause(ctx, name, time.Time{})
 	}
-	parked, err := list(ctx, Filter{Batch: name, State: jobs.Waiting})
+	parked, err := list(ctx, record.Filter{Batch: name, State: jobs.Waiting})
 	if err != nil {
 		return err
 	}
@@ -162,7 +163,7 @@ func (q *Queue) pause(ctx context.Context, queue string, until time.Time) error 
 
 // held keeps a job that is about to be claimed from beginning where its batch is
 // held, and reports whether it did.
-func (q *Queue) held(ctx context.Context, d delivery, e entry) (bool, error) {
+func (q *Queue) held(ctx context.Context, d delivery, e record.Entry) (bool, error) {
 	if e.Batch == "" {
 		return false, nil
 	}
@@ -181,7 +182,7 @@ func (q *Queue) held(ctx context.Context, d delivery, e entry) (bool, error) {
 
 // park takes a job out of its queue for as long as the hold lasts: one write
 // and one acknowledgement, however long that is.
-func (q *Queue) park(ctx context.Context, d delivery, e entry, h jobs.Hold) error {
+func (q *Queue) park(ctx context.Context, d delivery, e record.Entry, h jobs.Hold) error {
 	e.State, e.Worker, e.Beat, e.Hold = jobs.Waiting, "", 0, string(h.Kind)
 	if e.Reason == "" { // else it says how the last attempt ended
 		e.Message = holdWords(h)
@@ -200,7 +201,7 @@ func (q *Queue) park(ctx context.Context, d delivery, e entry, h jobs.Hold) erro
 // unpark brings a job back that was parked by a hold, unless that is in force.
 func (q *Queue) unpark(ctx context.Context, id string) error {
 	for {
-		e, err := q.read(ctx, id)
+		e, err := q.Read(ctx, id)
 		if err != nil || e.State != jobs.Waiting || e.Hold != string(jobs.HoldBatch) {
 			return err
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/jobs/record"
 	"github.com/penstock-run/penstock/sandbox/slowtest"
 )
 
@@ -40,7 +41,7 @@ func parked(tb testing.TB, q *queue.Queue, batch string, n int) (list []jobs.Rec
 	tb.Helper()
 	idleUntil(tb, q, fmt.Sprint(n, " jobs are parked"), func() bool {
 		var err error
-		if list, err = q.List(jobstest.Context(tb), queue.Filter{Batch: batch, State: jobs.Waiting}); err != nil {
+		if list, err = q.List(jobstest.Context(tb), record.Filter{Batch: batch, State: jobs.Waiting}); err != nil {
 			tb.Fatal(err)
 		}
 		return len(list) == n

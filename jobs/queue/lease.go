@@ -11,6 +11,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/internal/wire"
 	"github.com/penstock-run/penstock/jobs/pause"
+	"github.com/penstock-run/penstock/jobs/record"
 )
 
 // A Claim is the lease on a job: the right to run one attempt of it, for as
@@ -26,7 +27,7 @@ type Claim struct {
 	claimed  uint64   // the revision that they are for
 
 	busy           chan struct{} // held while the record is written; guards what follows
-	held           entry         // the record as this claim knows it
+	held           record.Entry  // the record as this claim knows it
 	good           time.Time     // when the last write that succeeded was sent
 	cancelReported bool          // ErrCancelled has been returned
 	done           bool          // the record says how the attempt ended
@@ -69,7 +70,7 @@ func (c *Claim) Renew() {
 
 // next is the record to write next, before what else changes in it. The
 // caller holds busy.
-func (c *Claim) next() entry {
+func (c *Claim) next() record.Entry {
 	e := c.held
 	e.Asks = c.asks.Load()
 	if s := c.spent.Load(); s != nil {
@@ -240,7 +241,7 @@ func (c *Claim) wanted(ctx context.Context) error {
 
 // reread adopts what another process has written, if the attempt is still ours.
 func (c *Claim) reread(ctx context.Context) error {
-	e, err := c.q.read(ctx, c.rec.ID)
+	e, err := c.q.Read(ctx, c.rec.ID)
 	if errors.Is(err, jobs.ErrUnavailable) {
 		return err
 	}
@@ -308,7 +309,7 @@ func (c *Claim) commit(ctx context.Context, end jobs.Ended) error {
 		now := time.Now()
 		if end.Outcome != jobs.Success { // a back-off counts by the broker's clock, which ends it
 			var err error
-			if now, err = c.q.now(ctx); err != nil {
+			if now, err = c.q.Now(ctx); err != nil {
 				return err
 			}
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/jobs/record"
 )
 
 func TestPriority(t *testing.T) {
@@ -294,7 +295,7 @@ func TestListWatch(t *testing.T) {
 	seen := make(chan jobs.Record, 100)
 	var done sync.WaitGroup
 	done.Go(func() {
-		for rec, err := range q.Watch(ctx, queue.Filter{Batch: batch, Caught: func() { caught <- true }}) {
+		for rec, err := range q.Watch(ctx, record.Filter{Batch: batch, Caught: func() { caught <- true }}) {
 			if err != nil {
 				t.Error(err)
 			}
@@ -316,7 +317,7 @@ func TestListWatch(t *testing.T) {
 	cancel()
 	done.Wait()
 
-	list, err := q.List(jobstest.Context(t), queue.Filter{Batch: batch})
+	list, err := q.List(jobstest.Context(t), record.Filter{Batch: batch})
 	if err != nil || len(list) != 2 || list[0].ID != a.ID || list[1].ID != b.ID {
 		t.Errorf("list %v, %v; want both in order", list, err)
 	}

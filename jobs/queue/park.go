@@ -8,6 +8,7 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/internal/subject"
+	"github.com/penstock-run/penstock/jobs/record"
 )
 
 // Park lets go of a job whose agent asks: it holds no slot until [Queue.Wake],
@@ -62,7 +63,7 @@ func (c *Claim) commitParked(ctx context.Context, question string, until time.Ti
 // have gone on meanwhile, and ask something else.
 func (q *Queue) Wake(ctx context.Context, rec jobs.Record) (jobs.Record, error) {
 	for {
-		e, err := q.read(ctx, rec.ID)
+		e, err := q.Read(ctx, rec.ID)
 		if err != nil {
 			return jobs.Record{}, fmt.Errorf("wake: %w", err)
 		}
@@ -101,11 +102,11 @@ func (q *Queue) replace(ctx context.Context, rec jobs.Record) error {
 }
 
 // ripe moves a job on whose time to wait has come, and reports whether it had.
-func (q *Queue) ripe(ctx context.Context, e entry) (entry, bool, error) {
+func (q *Queue) ripe(ctx context.Context, e record.Entry) (record.Entry, bool, error) {
 	if e.State != jobs.Delayed && !e.Asking() {
 		return e, true, nil
 	}
-	now, err := q.now(ctx)
+	now, err := q.Now(ctx)
 	if err != nil {
 		return e, false, err
 	}

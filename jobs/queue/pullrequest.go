@@ -11,7 +11,7 @@ import (
 // job has another attempt than rec meanwhile: then it returns [jobs.ErrFenced].
 func SetPullRequest(ctx context.Context, q *Queue, rec jobs.Record, pr jobs.PullRequest) error {
 	for {
-		e, err := q.read(ctx, rec.ID)
+		e, err := q.Read(ctx, rec.ID)
 		if err == nil && (e.State != jobs.Finished || e.Epoch != rec.Epoch) {
 			err = fmt.Errorf("pull request of job %s: %w", rec.ID, jobs.ErrFenced)
 		}

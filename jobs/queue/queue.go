@@ -36,6 +36,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/internal/subject"
 	"github.com/penstock-run/penstock/jobs/internal/wire"
 	"github.com/penstock-run/penstock/jobs/presence"
+	"github.com/penstock-run/penstock/jobs/record"
 	"github.com/penstock-run/penstock/jobs/timetable"
 )
 
@@ -94,6 +95,8 @@ type Hooks struct {
 // A Queue is a tenant's view of the work queue. Its methods may be called
 // from any goroutine.
 type Queue struct {
+	record.Store // reads
+
 	cfg      Config
 	names    subject.Names
 	conn     *wire.Conn
@@ -128,11 +131,13 @@ func bind(nc *nats.Conn, cfg Config) (*Queue, error) {
 		return nil, err
 	}
 	conn.Bound = conn.Bound || cfg.Bind
-	return &Queue{
+	q := &Queue{
 		cfg: cfg, names: names, conn: conn, election: &election.Election{Conn: conn, Names: names},
 		lanes: map[string]time.Duration{}, claimers: map[string]*claimers{}, classes: map[string]bool{},
 		watched: watchedClock{opened: time.Now(), seen: map[string]firstSeen{}},
-	}, nil
+	}
+	q.Store = record.New(conn, names, func(e record.Entry) { q.sighted(e) })
+	return q, nil
 }
 
 func setDefault[T comparable](field *T, value T) {

@@ -12,6 +12,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/internal/subject"
 	"github.com/penstock-run/penstock/jobs/pause"
+	"github.com/penstock-run/penstock/jobs/record"
 	"github.com/penstock-run/penstock/jobs/timetable"
 )
 
@@ -25,7 +26,7 @@ func (q *Queue) Stranded(ctx context.Context, ids ...string) ([]jobs.Record, err
 	if err != nil {
 		return nil, fmt.Errorf("look for stranded jobs: %w", err)
 	}
-	now, err := q.now(ctx)
+	now, err := q.Now(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +103,7 @@ func (q *Queue) content(ctx context.Context, stream string) (c content, err erro
 // has handed out. After a full disk a consumer may be ahead of its stream, and
 // take a new message for one that is done with: that one is removed. Should a
 // worker have it after all, nothing is lost, because the record decides who claims.
-func (q *Queue) offered(ctx context.Context, stream string, lane content, e entry) (bool, error) {
+func (q *Queue) offered(ctx context.Context, stream string, lane content, e record.Entry) (bool, error) {
 	to := q.names.Queue(e.Class, e.Lane, e.Tenant, e.ID)
 	if _, has := lane.subjects[to]; !has {
 		return false, nil
@@ -121,13 +122,13 @@ func (q *Queue) offered(ctx context.Context, stream string, lane content, e entr
 }
 
 // some returns the entries of jobs, or of all if none is named.
-func (q *Queue) some(ctx context.Context, ids []string) ([]entry, error) {
+func (q *Queue) some(ctx context.Context, ids []string) ([]record.Entry, error) {
 	if len(ids) == 0 {
-		return q.entries(ctx, Filter{})
+		return q.Entries(ctx, record.Filter{})
 	}
-	var list []entry
+	var list []record.Entry
 	for _, id := range ids {
-		e, err := q.read(ctx, id)
+		e, err := q.Read(ctx, id)
 		if err != nil && !errors.Is(err, jobs.ErrNotFound) {
 			return nil, err
 		}
@@ -142,12 +143,12 @@ func (q *Queue) some(ctx context.Context, ids []string) ([]entry, error) {
 // as far as it was not done: it is for a pool that has lost its queues, where no
 // worker is offered a job whose worker died right after settling it.
 func (q *Queue) Conclude(ctx context.Context, since time.Time) error {
-	entries, err := q.entries(ctx, Filter{State: jobs.Finished})
+	entries, err := q.Entries(ctx, record.Filter{State: jobs.Finished})
 	if err != nil {
 		return err
 	}
 	for _, e := range entries {
-		if e.at.Before(since) {
+		if e.At.Before(since) {
 			continue
 		}
 		if err := q.conclude(ctx, e.Record); err != nil {
@@ -163,11 +164,11 @@ func holding(holds []jobs.Hold, rec jobs.Record) bool {
 }
 
 // overdue reports whether a job should have moved on by itself.
-func (q *Queue) overdue(e entry, now time.Time) bool {
+func (q *Queue) overdue(e record.Entry, now time.Time) bool {
 	// This is how long the writer of the record has for the second write, and
 	// a worker for its next heartbeat.
 	patience := q.cfg.Lease * 3 / 2
-	if now.Sub(e.at) < patience {
+	if now.Sub(e.At) < patience {
 		return false
 	}
 	switch e.State {
@@ -177,11 +178,6 @@ func (q *Queue) overdue(e entry, now time.Time) bool {
 		return (e.State == jobs.Delayed || e.Asking()) && (e.NotBefore == nil || now.Sub(*e.NotBefore) > patience)
 	}
 	return false
-}
-
-// now is the broker's time.
-func (q *Queue) now(ctx context.Context) (time.Time, error) {
-	return q.conn.Now(ctx, subject.KVStream(subject.Jobs))
 }
 
 // RunDue moves delayed jobs to their queue when their time has come, and lets
@@ -210,7 +206,7 @@ func (q *Queue) due(ctx context.Context, msg *nats.Msg) error {
 		q.refuse(ctx, d, err)
 		return nil
 	}
-	e, err := q.read(ctx, id)
+	e, err := q.Read(ctx, id)
 	if errors.Is(err, jobs.ErrNotFound) {
 		return q.ack(ctx, d)
 	}

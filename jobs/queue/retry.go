@@ -15,7 +15,7 @@ import (
 // With fromSalvage its attempts begin from what was saved of an earlier one.
 func (q *Queue) Retry(ctx context.Context, id string, fromSalvage bool, announce func(context.Context, jobs.Record) error) (jobs.Record, error) {
 	for {
-		e, err := q.find(ctx, id)
+		e, err := q.Find(ctx, id)
 		if err != nil {
 			return jobs.Record{}, fmt.Errorf("retry: %w", err)
 		}
@@ -51,7 +51,7 @@ func (q *Queue) Retry(ctx context.Context, id string, fromSalvage bool, announce
 // has moved since is left as it is. It is for the caller to enqueue it.
 func (q *Queue) Resume(ctx context.Context, rec jobs.Record, epoch uint64) (jobs.Record, error) {
 	for {
-		e, err := q.read(ctx, rec.ID)
+		e, err := q.Read(ctx, rec.ID)
 		if err != nil {
 			return jobs.Record{}, fmt.Errorf("resume: %w", err)
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/internal/subject"
 	"github.com/penstock-run/penstock/jobs/internal/wire"
 	"github.com/penstock-run/penstock/jobs/pause"
+	"github.com/penstock-run/penstock/jobs/record"
 )
 
 // adoptFor is how long a key without a record is taken for a submission that
@@ -76,7 +77,7 @@ func (q *Queue) roomFor(ctx context.Context, id string) error {
 	if !errors.Is(err, jobs.ErrFull) {
 		return err
 	}
-	if _, missing := q.spec(ctx, id); missing != nil {
+	if _, missing := q.Spec(ctx, id); missing != nil {
 		return err
 	}
 	return nil
@@ -105,7 +106,7 @@ func (q *Queue) keepSpec(ctx context.Context, id string, job jobs.Job) (created 
 		if _, err = q.conn.Put(ctx, w); !isConflict(err) {
 			return err == nil, err
 		}
-		first, missing := q.spec(ctx, id)
+		first, missing := q.Spec(ctx, id)
 		if errors.Is(missing, jobs.ErrNotFound) {
 			continue // removed meanwhile
 		}
@@ -134,11 +135,11 @@ func (q *Queue) begin(ctx context.Context, rec jobs.Record, announce func(contex
 			return rec, false, fmt.Errorf("announce job %s: %w", rec.ID, err)
 		}
 	}
-	e, err := q.put(ctx, entry{Record: rec})
+	e, err := q.put(ctx, record.Entry{Record: rec})
 	if !isConflict(err) {
 		return e.Record, false, err
 	}
-	e, err = q.read(ctx, rec.ID)
+	e, err = q.Read(ctx, rec.ID)
 	return e.Record, true, err
 }
 
@@ -183,20 +184,20 @@ func (q *Queue) takeKey(ctx context.Context, rec jobs.Record, announce func(cont
 // submitter was interrupted before the record was made, it is made now. That
 // the job is not kept any more is [jobs.ErrNotFound].
 func (q *Queue) owner(ctx context.Context, id string, since time.Time, announce func(context.Context, jobs.Record) error) (jobs.Record, error) {
-	e, err := q.read(ctx, id)
+	e, err := q.Read(ctx, id)
 	if err == nil || !errors.Is(err, jobs.ErrNotFound) {
 		return e.Record, err
 	}
 	// By the broker's clock on both sides: a client with another clock must not
 	// take a key from a client that is just submitting.
-	now, err := q.now(ctx)
+	now, err := q.Now(ctx)
 	if err != nil {
 		return jobs.Record{}, err
 	}
 	if now.Sub(since) > min(adoptFor, q.cfg.Retention) {
 		return jobs.Record{}, jobs.ErrNotFound
 	}
-	job, err := q.spec(ctx, id)
+	job, err := q.Spec(ctx, id)
 	if err != nil {
 		return jobs.Record{}, err
 	}

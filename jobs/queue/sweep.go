@@ -15,7 +15,7 @@ import (
 // Sweep removes the specifications and keys of jobs that are not kept any
 // more, and returns how many.
 func (q *Queue) Sweep(ctx context.Context) (int, error) {
-	now, err := q.now(ctx)
+	now, err := q.Now(ctx)
 	if err != nil {
 		return 0, err
 	}

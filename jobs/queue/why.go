@@ -12,6 +12,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/internal/subject"
 	"github.com/penstock-run/penstock/jobs/internal/wire"
+	"github.com/penstock-run/penstock/jobs/record"
 	"github.com/penstock-run/penstock/jobs/schedule"
 	"github.com/penstock-run/penstock/jobs/why"
 )
@@ -35,33 +36,28 @@ type Competition struct {
 	Paused func(jobs.Record) bool
 }
 
-// Why says what keeps a job where it is. To find the jobs that compete with it, it reads all
-// records.
-func (q *Queue) Why(ctx context.Context, id string) (why.Standing, error) {
-	return q.Kept().Why(ctx, id, nil)
-}
-
-// Why is [Queue.Why] where something knows the jobs that compete, unless that is nil.
-func (k Kept) Why(ctx context.Context, id string, open Unfinished) (why.Standing, error) {
-	e, err := k.q.find(ctx, id)
+// Why says what keeps a job where it is. Where open is nil, it reads all records to find the
+// jobs that compete with it.
+func (q *Queue) Why(ctx context.Context, id string, open Unfinished) (why.Standing, error) {
+	e, err := q.Find(ctx, id)
 	if err != nil {
 		return why.Standing{}, err
 	}
-	f, err := k.q.facts(ctx, e, open)
+	f, err := q.facts(ctx, e, open)
 	if err != nil {
 		return why.Standing{}, fmt.Errorf("why job %s is %s: %w", e.ID, e.State, err)
 	}
 	return why.Of(f), nil
 }
 
-func (q *Queue) facts(ctx context.Context, e entry, open Unfinished) (why.Facts, error) {
-	f := why.Facts{Record: e.Record, Written: e.at}
+func (q *Queue) facts(ctx context.Context, e record.Entry, open Unfinished) (why.Facts, error) {
+	f := why.Facts{Record: e.Record, Written: e.At}
 	if e.State == jobs.Finished {
 		return f, nil
 	}
 	// All at once, since each is a round trip or more.
 	g, asking := errgroup.WithContext(ctx)
-	g.Go(func() (err error) { f.Now, err = q.now(asking); return err })
+	g.Go(func() (err error) { f.Now, err = q.Now(asking); return err })
 	g.Go(func() (err error) { f.Lease, err = q.lane(asking, e.Class, e.Lane); return err })
 	g.Go(func() (err error) { f.Queue, err = q.paused(asking, jobs.HoldQueue, e.Queue); return err })
 	if e.Batch != "" {
@@ -77,7 +73,7 @@ func (q *Queue) facts(ctx context.Context, e entry, open Unfinished) (why.Facts,
 	case e.Dependent():
 		return f, q.dependsOn(ctx, e, &f)
 	case e.State == jobs.Pending && open != nil:
-		return f, q.Kept().ahead(ctx, e, open, &f)
+		return f, q.aheadOpen(ctx, e, open, &f)
 	case e.State == jobs.Pending:
 		return f, q.ahead(ctx, e, &f)
 	}
@@ -93,13 +89,13 @@ func (q *Queue) paused(ctx context.Context, kind jobs.HoldKind, name string) (*w
 }
 
 // dependsOn finds the jobs that e waits for.
-func (q *Queue) dependsOn(ctx context.Context, e entry, f *why.Facts) error {
+func (q *Queue) dependsOn(ctx context.Context, e record.Entry, f *why.Facts) error {
 	ids, failed, err := q.dependencies(ctx, e)
 	if err != nil || failed != "" { // it ends as soon as a process looks
 		return err
 	}
 	for _, id := range ids {
-		on, err := q.read(ctx, id)
+		on, err := q.Read(ctx, id)
 		if err != nil {
 			return err
 		}
@@ -108,22 +104,22 @@ func (q *Queue) dependsOn(ctx context.Context, e entry, f *why.Facts) error {
 	return nil
 }
 
-// ahead is [Queue.ahead] with the jobs that open knows. There is a leader, which is who asks.
-func (k Kept) ahead(ctx context.Context, me entry, open Unfinished, f *why.Facts) error {
+// aheadOpen is [Queue.ahead] with the jobs that open knows. There is a leader, which is who asks.
+func (q *Queue) aheadOpen(ctx context.Context, me record.Entry, open Unfinished, f *why.Facts) error {
 	in := Competition{Job: me.Record, Lease: f.Lease, Workers: f.Workers, Order: map[string][]string{}}
 	var holds []jobs.Hold
 	g, asking := errgroup.WithContext(ctx)
-	g.Go(func() (err error) { in.Caps, err = k.q.Caps(asking); return err })
-	g.Go(func() (err error) { holds, err = k.q.Holds(asking); return err })
+	g.Go(func() (err error) { in.Caps, err = q.Caps(asking); return err })
+	g.Go(func() (err error) { holds, err = q.Holds(asking); return err })
 	if err := g.Wait(); err != nil {
 		return err
 	}
 	in.Paused = func(rec jobs.Record) bool { return pausedBy(holds, rec) }
 	for _, lane := range subject.Lanes[:slices.Index(subject.Lanes, me.Lane)+1] {
-		if _, err := k.q.lane(ctx, me.Class, lane); err != nil {
+		if _, err := q.lane(ctx, me.Class, lane); err != nil {
 			return err
 		}
-		for m, err := range k.q.conn.Scan(ctx, wire.Range{Stream: subject.QueueStream(me.Class, lane), Subject: k.q.names.QueueAll(me.Class, lane)}) {
+		for m, err := range q.conn.Scan(ctx, wire.Range{Stream: subject.QueueStream(me.Class, lane), Subject: q.names.QueueAll(me.Class, lane)}) {
 			if err != nil {
 				return err
 			}

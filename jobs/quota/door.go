@@ -19,6 +19,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/internal/question"
 	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/jobs/record"
 )
 
 const (
@@ -49,7 +50,7 @@ type count struct {
 
 // New returns the door of a queue. It does no I/O.
 func New(q *queue.Queue, quotas Quotas) *Door {
-	d := &Door{quotas: quotas, bus: q.Kept().Questions()}
+	d := &Door{quotas: quotas, bus: q.Questions()}
 	d.Lead(false)
 	return d
 }
@@ -63,7 +64,7 @@ func (d *Door) Lead(on bool) {
 }
 
 // Note takes up a change of a record, where this process leads.
-func (d *Door) Note(c queue.Change) {
+func (d *Door) Note(c record.Change) {
 	if len(d.quotas) == 0 {
 		return
 	}

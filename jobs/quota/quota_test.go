@@ -16,6 +16,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/jobs/queue"
 	"github.com/penstock-run/penstock/jobs/quota"
+	"github.com/penstock-run/penstock/jobs/record"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m, jobstest.ServersOwn()...) }
@@ -56,9 +57,9 @@ func TestDoorsAdmitAsManyAsMayBeOpen(t *testing.T) {
 	go func() { defer close(ended); leader.Run(serving) }()
 	defer func() { stop(); <-ended }()
 	for range 10 {
-		leader.Note(queue.Change{ID: jobs.NewID(), Record: jobs.Record{Labels: map[string]string{"owner": "full"}}})
+		leader.Note(record.Change{Entry: record.Entry{Record: ofOwner("full")}})
 	}
-	full := jobs.Record{ID: jobs.NewID(), Labels: map[string]string{"owner": "full"}}
+	full := ofOwner("full")
 	for jobs.Code(other.Admit(ctx, full)) != jobs.CodeQuota { // until the leader answers
 		if ctx.Err() != nil {
 			t.Fatal(ctx.Err())
@@ -86,7 +87,7 @@ func TestDoorsAdmitAsManyAsMayBeOpen(t *testing.T) {
 				if err := door.Admit(ctx, rec); err != nil { // asked again
 					return err
 				}
-				leader.Note(queue.Change{ID: rec.ID, Record: rec})
+				leader.Note(record.Change{Entry: record.Entry{Record: rec}})
 			case !ok || full.Used < full.Most || !strings.HasPrefix(full.Key, "label:owner="+owner):
 				return err
 			default:
@@ -118,8 +119,8 @@ func TestDoorsAdmitAsManyAsMayBeOpen(t *testing.T) {
 			t.Errorf("usage is %v, err %v, want %v", all, err, want)
 		}
 	}
-	leader.Note(queue.Change{ID: carol.ID, Record: carol})
-	leader.Note(queue.Change{ID: carol.ID, Record: carol})
+	leader.Note(record.Change{Entry: record.Entry{Record: carol}})
+	leader.Note(record.Change{Entry: record.Entry{Record: carol}})
 	if err := other.Admit(ctx, ofOwner("carol")); err != nil {
 		t.Errorf("one has ended: %v", err)
 	}
@@ -129,7 +130,7 @@ func TestDoorsAdmitAsManyAsMayBeOpen(t *testing.T) {
 	leader.Lead(false)
 	leader.Lead(true) // and reads the records
 	for range 3 {
-		leader.Note(queue.Change{ID: jobs.NewID(), Record: ofOwner("ann")})
+		leader.Note(record.Change{Entry: record.Entry{Record: ofOwner("ann")}})
 	}
 	if err := other.Admit(ctx, ofOwner("ann")); jobs.Code(err) != jobs.CodeQuota {
 		t.Errorf("after a change of the leader: %v", err)

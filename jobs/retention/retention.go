@@ -26,6 +26,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/catalog"
 	"github.com/penstock-run/penstock/jobs/purge"
 	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/jobs/record"
 )
 
 const (
@@ -81,7 +82,7 @@ func (k *Keeper) Until(rec jobs.Record) time.Time {
 }
 
 // Note takes up a change of a record.
-func (k *Keeper) Note(c queue.Change) {
+func (k *Keeper) Note(c record.Change) {
 	id, err := uuid.Parse(c.ID)
 	if err != nil {
 		return
@@ -183,7 +184,7 @@ func (k *Keeper) expire(ctx context.Context, id uuid.UUID, now time.Time) error 
 		return nil // this job is looked at again the next time
 	}
 	defer end()
-	all, err := k.cfg.Catalog.All(ctx, queue.Filter{Session: rec.Session})
+	all, err := k.cfg.Catalog.All(ctx, record.Filter{Session: rec.Session})
 	if err != nil {
 		return err
 	}

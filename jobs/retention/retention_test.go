@@ -52,7 +52,7 @@ func (p *pool) leads(rules ...retention.Rule) (*retention.Keeper, *int) {
 
 func (p *pool) reads(k *retention.Keeper) {
 	p.Helper()
-	for change, err := range p.queue.Kept().Changed(p.Context(), 0) {
+	for change, err := range p.queue.Changed(p.Context(), 0) {
 		p.must(err)
 		k.Note(change)
 	}

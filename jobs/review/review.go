@@ -31,13 +31,13 @@ type Reviewer struct {
 }
 
 // New returns what reviews the jobs of a pool. It does no I/O.
-func New(q *queue.Queue) *Reviewer { return &Reviewer{q, q.Kept().Questions().Conn} }
+func New(q *queue.Queue) *Reviewer { return &Reviewer{q, q.Questions().Conn} }
 
 // Set writes a review of a job, whose id may be abbreviated, and returns its record. The
 // review's epoch, where it is not zero, is that of the result which was looked at. A job
 // that has not finished is [jobs.ErrNotFinished].
 func (r *Reviewer) Set(ctx context.Context, id string, review jobs.Review) (jobs.Record, error) {
-	id, err := r.queue.Kept().Resolve(ctx, id)
+	id, err := r.queue.Resolve(ctx, id)
 	if err != nil {
 		return jobs.Record{}, err
 	}

@@ -32,7 +32,7 @@ func TestAReviewIsOfOneResult(t *testing.T) {
 		t.Fatal(rec.Reviewed(), err)
 	}
 	kept := func() (until time.Time) {
-		for c, err := range q.Kept().Changed(ctx, 0) {
+		for c, err := range q.Changed(ctx, 0) {
 			if err != nil {
 				t.Fatal(err)
 			}

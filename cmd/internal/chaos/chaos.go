@@ -29,6 +29,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/artifact"
 	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/jobs/record"
 	"github.com/penstock-run/penstock/jobs/session"
 )
 
@@ -355,7 +356,7 @@ func (r *run) pace(ctx context.Context, faults int, wanted chan<- int) error {
 
 func (r *run) finished(ctx context.Context) (list []jobs.Record, err error) {
 	err = patiently(ctx, func(ctx context.Context) (err error) {
-		list, err = r.pool.Queue.List(ctx, queue.Filter{State: jobs.Finished})
+		list, err = r.pool.Queue.List(ctx, record.Filter{State: jobs.Finished})
 		return err
 	})
 	if err != nil {

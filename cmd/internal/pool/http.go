@@ -21,7 +21,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/client"
 	"github.com/penstock-run/penstock/jobs/feed"
 	"github.com/penstock-run/penstock/jobs/operation"
-	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/jobs/record"
 )
 
 // OverHTTP reports whether --server names the HTTP interface of a pool instead of its
@@ -171,7 +171,7 @@ func adviseHTTP(settings *cli.Config, err error) error {
 
 // Watch returns the jobs that a filter selects as they are now, and each again when it
 // changes, until ctx ends.
-func (p *Pool) Watch(ctx context.Context, f queue.Filter) iter.Seq2[jobs.Record, error] {
+func (p *Pool) Watch(ctx context.Context, f record.Filter) iter.Seq2[jobs.Record, error] {
 	if p.Queue != nil {
 		return p.Queue.Watch(ctx, f)
 	}

@@ -34,6 +34,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/purge"
 	"github.com/penstock-run/penstock/jobs/queue"
 	"github.com/penstock-run/penstock/jobs/quota"
+	"github.com/penstock-run/penstock/jobs/record"
 	"github.com/penstock-run/penstock/jobs/retention"
 	"github.com/penstock-run/penstock/jobs/session"
 	"github.com/penstock-run/penstock/jobs/token"
@@ -276,7 +277,7 @@ func dispatch(p *Pool, shell cli.Shell, hooks Hooks) error {
 		admit = nil // which costs nothing
 	}
 	pulls, opens := pullRequests(p, cfg, log)
-	hooks.Dispatcher.Changed = func(c queue.Change) {
+	hooks.Dispatcher.Changed = func(c record.Change) {
 		keeper.Note(c)
 		door.Note(c)
 		pulls.Note(c)

@@ -13,7 +13,7 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/patches"
 	"github.com/penstock-run/penstock/cmd/internal/pool"
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/jobs/record"
 )
 
 // A submission takes items of a batch to the pool, each from its job to its line in the
@@ -75,7 +75,7 @@ func (s *submission) run(ctx context.Context, missing []string, window int) erro
 
 // watch sends each finished job to the goroutine that waits for it.
 func (s *submission) watch(ctx context.Context) error {
-	for rec, err := range s.pool.Watch(ctx, queue.Filter{Batch: s.batch.id()}) {
+	for rec, err := range s.pool.Watch(ctx, record.Filter{Batch: s.batch.id()}) {
 		if ctx.Err() != nil {
 			return nil
 		}

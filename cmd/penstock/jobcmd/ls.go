@@ -17,7 +17,7 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/pool"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/operation"
-	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/jobs/record"
 )
 
 // filter is what job ls selects, and how it lists that.
@@ -136,7 +136,7 @@ func watchJobs(ctx context.Context, shell cli.Shell, f filter) error {
 		return err
 	}
 	// One that leaves the state that was asked for is a change, too.
-	all := queue.Filter{Batch: f.Batch, Queue: f.Queue}
+	all := record.Filter{Batch: f.Batch, Queue: f.Queue}
 	if f.Since != nil {
 		all.Since = *f.Since
 	}

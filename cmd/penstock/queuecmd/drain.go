@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/holds"
 	"github.com/penstock-run/penstock/cmd/internal/pool"
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/jobs/record"
 )
 
 func drain(shell cli.Shell) *cobra.Command {
@@ -49,7 +49,7 @@ func awaitDrained(ctx context.Context, p *pool.Pool, name string) error {
 	defer done()
 	running, known := map[string]bool{}, false
 	settled := func() bool { return known && len(running) == 0 }
-	f := queue.Filter{Queue: name}
+	f := record.Filter{Queue: name}
 	f.Caught = func() {
 		if known = true; settled() {
 			done()

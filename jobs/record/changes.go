@@ -1,4 +1,4 @@
-package queue
+package record
 
 import (
 	"cmp"
@@ -12,30 +12,15 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/jobs/internal/question"
 	"github.com/penstock-run/penstock/jobs/internal/subject"
 	"github.com/penstock-run/penstock/jobs/internal/wire"
 )
 
-// Kept reads all records of a pool, for those that answer questions about all jobs. Its
-// methods may be called from any goroutine.
-type Kept struct{ q *Queue }
-
-// Kept returns what reads all records.
-func (q *Queue) Kept() Kept { return Kept{q} }
-
-// Questions is where the leader answers other processes of the pool.
-func (k Kept) Questions() question.Bus { return question.Bus{Conn: k.q.conn, Names: k.q.names} }
-
-// Resolve turns an abbreviated id into a whole one.
-func (k Kept) Resolve(ctx context.Context, id string) (string, error) { return k.q.resolve(ctx, id) }
-
 // A Change is what the pool knows about a job now.
 type Change struct {
-	ID  string
-	Seq uint64 // of the message that says so; see [Kept.Behind]
-	// Record is the job's, unless Gone: it is not kept any more, or unreadable here.
-	Record  jobs.Record
+	// Entry has the job's record, unless Gone: then it is not kept any more, or unreadable
+	// here, and only the job's id and the revision are known.
+	Entry
 	Gone    bool
 	Expires time.Time // when the broker removes the record; zero: it does not
 }
@@ -43,29 +28,29 @@ type Change struct {
 // Changes returns all jobs as they are now, and then each change of one, until ctx ends.
 // Caught is called each time that everything that is known now was yielded. Several changes
 // of one job in quick succession may come as one.
-func (k Kept) Changes(ctx context.Context, caught func()) iter.Seq2[Change, error] {
-	return k.changes(k.q.conn.Tail(ctx, allRecords, k.q.names.Changed("*"), func() bool { caught(); return true }))
+func (s Store) Changes(ctx context.Context, caught func()) iter.Seq2[Change, error] {
+	return s.changes(s.conn.Tail(ctx, all, s.names.Changed("*"), func() bool { caught(); return true }))
 }
 
 // Changed returns what has changed up to now behind a number; of zero, all jobs.
-func (k Kept) Changed(ctx context.Context, after uint64) iter.Seq2[Change, error] {
-	span := allRecords
+func (s Store) Changed(ctx context.Context, after uint64) iter.Seq2[Change, error] {
+	span := all
 	span.From = after + 1
-	return k.changes(k.q.conn.Scan(ctx, span))
+	return s.changes(s.conn.Scan(ctx, span))
 }
 
 // changes returns what messages say about jobs.
-func (k Kept) changes(messages iter.Seq2[wire.Message, error]) iter.Seq2[Change, error] {
+func (s Store) changes(messages iter.Seq2[wire.Message, error]) iter.Seq2[Change, error] {
 	return func(yield func(Change, error) bool) {
 		for m, err := range messages {
 			if err != nil {
 				yield(Change{}, fmt.Errorf("read all records: %w", err))
 				return
 			}
-			e, ok := k.q.decodeFound(m)
-			change := Change{ID: e.ID, Seq: m.Seq, Record: e.Record, Gone: !ok}
-			if ok {
-				k.q.sighted(e)
+			e, ok := decodeFound(m)
+			change := Change{Entry: e, Gone: !ok}
+			if ok && s.seen != nil {
+				s.seen(e)
 			}
 			if seconds, err := strconv.ParseInt(m.Header.Get("Nats-TTL"), 10, 64); err == nil {
 				change.Expires = m.Time.Add(time.Duration(seconds) * time.Second)
@@ -79,26 +64,26 @@ func (k Kept) changes(messages iter.Seq2[wire.Message, error]) iter.Seq2[Change,
 
 // Behind returns how far a reader of all changes has to come that has read those up to a
 // number, so that it knows all that is stored now; zero: it does already.
-func (k Kept) Behind(ctx context.Context, read uint64) (uint64, error) {
-	span := allRecords
+func (s Store) Behind(ctx context.Context, read uint64) (uint64, error) {
+	span := all
 	span.From = read + 1
-	return span.Behind(ctx, k.q.conn)
+	return span.Behind(ctx, s.conn)
 }
 
 // Records returns the records of the jobs that are there, in the order in which they are
 // named.
-func (k Kept) Records(ctx context.Context, ids []string) ([]jobs.Record, error) {
+func (s Store) Records(ctx context.Context, ids []string) ([]jobs.Record, error) {
 	subjects := make([]string, len(ids))
 	for i, id := range ids {
 		subjects[i] = subject.Key(subject.Jobs, "*."+id)
 	}
-	messages, _, err := wire.Range{Stream: subject.KVStream(subject.Jobs)}.LastOf(ctx, k.q.conn, subjects)
+	messages, _, err := wire.Range{Stream: subject.KVStream(subject.Jobs)}.LastOf(ctx, s.conn, subjects)
 	if err != nil {
 		return nil, fmt.Errorf("read records: %w", err)
 	}
 	found := make(map[string]jobs.Record, len(ids))
 	for _, m := range messages {
-		if e, ok := k.q.decodeFound(m); ok {
+		if e, ok := decodeFound(m); ok {
 			found[e.ID] = e.Record
 		}
 	}
@@ -106,7 +91,7 @@ func (k Kept) Records(ctx context.Context, ids []string) ([]jobs.Record, error) 
 	for _, id := range ids {
 		rec, ok := found[id]
 		if !ok { // gone, or new to the server that has answered: the stream's leader knows
-			switch e, err := k.q.read(ctx, id); {
+			switch e, err := s.Read(ctx, id); {
 			case err == nil:
 				rec = e.Record
 			case errors.Is(err, jobs.ErrUnavailable), ctx.Err() != nil:
@@ -122,17 +107,17 @@ func (k Kept) Records(ctx context.Context, ids []string) ([]jobs.Record, error) 
 
 // Written returns the jobs whose records were written within a time, in the order of their
 // submission.
-func (k Kept) Written(ctx context.Context, within time.Duration) ([]jobs.Record, error) {
-	now, err := k.q.now(ctx)
+func (s Store) Written(ctx context.Context, within time.Duration) ([]jobs.Record, error) {
+	now, err := s.Now(ctx)
 	if err != nil {
 		return nil, err
 	}
 	found := map[string]jobs.Record{}
-	for m, err := range allRecords.Since(ctx, k.q.conn, now.Add(-within)) {
+	for m, err := range all.Since(ctx, s.conn, now.Add(-within)) {
 		if err != nil {
 			return nil, fmt.Errorf("list jobs: %w", err)
 		}
-		e, ok := k.q.decodeFound(m)
+		e, ok := decodeFound(m)
 		if delete(found, e.ID); ok {
 			found[e.ID] = e.Record
 		}
