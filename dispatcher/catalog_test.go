@@ -334,7 +334,7 @@ func messages(t *testing.T, n int) map[string]uint64 {
 		},
 		"queues":  func() error { _, err := c.Queues(t.Context()); return err },
 		"batches": func() error { _, err := c.Batches(t.Context(), ""); return err },
-		"dead":    func() error { _, err := p.queue.Dead(t.Context()); return err },
+		"dead":    func() error { _, err := p.queue.DeadLetters().List(t.Context()); return err },
 		"why":     func() error { _, err := c.Why(t.Context(), pending); return err },
 	} {
 		// The least of several: what the leader does besides is counted, too.

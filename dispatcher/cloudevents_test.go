@@ -53,7 +53,7 @@ func TestJobsAsCloudEvents(t *testing.T) {
 	var letters []jobs.DeadLetter
 	eventually(t, "three are refused", func() bool {
 		var err error
-		if letters, err = p.queue.Dead(t.Context()); err != nil {
+		if letters, err = p.queue.DeadLetters().List(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		return len(letters) >= 3

@@ -233,7 +233,7 @@ func TestABadPlainPublishIsFiled(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "the reject is filed with its reason", func() bool {
-		letters, err := p.queue.Dead(t.Context())
+		letters, err := p.queue.DeadLetters().List(t.Context())
 		return err == nil && len(letters) == 1 && strings.Contains(letters[0].Reason, "agent.colour") && letters[0].Data == bad
 	})
 }

@@ -75,7 +75,7 @@ func TestAPlainPublishChoosesItsID(t *testing.T) {
 	var letters []jobs.DeadLetter
 	eventually(t, "six publishes are refused", func() bool {
 		var err error
-		if letters, err = p.queue.Dead(t.Context()); err != nil {
+		if letters, err = p.queue.DeadLetters().List(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		return len(letters) >= 6

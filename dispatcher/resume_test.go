@@ -224,7 +224,7 @@ func TestResumeAndRetry(t *testing.T) {
 	if err != nil || rec.State != jobs.Pending || rec.Resume != first.Epoch || rec.Since != 0 {
 		t.Fatalf("%+v, %v", rec, err)
 	}
-	if letters, err := p.queue.Dead(ctx); err != nil || len(letters) > 0 {
+	if letters, err := p.queue.DeadLetters().List(ctx); err != nil || len(letters) > 0 {
 		t.Errorf("dead letters %v, %v", letters, err)
 	}
 	second, _ := p.attempted(t, false, jobs.TurnLimit.Ended("no"))

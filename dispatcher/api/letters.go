@@ -12,7 +12,7 @@ import (
 )
 
 func (s *Server) deadList(ctx context.Context, c caller, r operation.DeadRequest) (operation.DeadPage, error) {
-	letters, err := s.cfg.Queue.Dead(ctx)
+	letters, err := s.cfg.Queue.DeadLetters().List(ctx)
 	if err != nil {
 		return operation.DeadPage{}, err
 	}
@@ -29,11 +29,11 @@ func (s *Server) deadList(ctx context.Context, c caller, r operation.DeadRequest
 
 // letter finds a dead letter by its id, or by the beginning that only it has.
 func (s *Server) letter(ctx context.Context, id string) (jobs.DeadLetter, error) {
-	whole, err := s.cfg.Queue.Letter(ctx, id)
+	whole, err := s.cfg.Queue.DeadLetters().Get(ctx, id)
 	if !errors.Is(err, jobs.ErrNotFound) {
 		return whole, err
 	}
-	letters, err := s.cfg.Queue.Dead(ctx)
+	letters, err := s.cfg.Queue.DeadLetters().List(ctx)
 	if err != nil {
 		return jobs.DeadLetter{}, err
 	}
@@ -115,7 +115,7 @@ func (s *Server) resubmit(ctx context.Context, c caller, l jobs.DeadLetter) (str
 	if err != nil {
 		return "", err
 	}
-	return submitted.ID, s.cfg.Queue.Drop(ctx, l)
+	return submitted.ID, s.cfg.Queue.DeadLetters().Drop(ctx, l)
 }
 
 func (s *Server) deadDrop(ctx context.Context, _ caller, r operation.Ref) (operation.DeadDone, error) {
@@ -123,5 +123,5 @@ func (s *Server) deadDrop(ctx context.Context, _ caller, r operation.Ref) (opera
 	if err != nil {
 		return operation.DeadDone{}, err
 	}
-	return operation.DeadDone{ID: l.ID, Kind: l.Kind, Did: "dropped"}, s.cfg.Queue.Drop(ctx, l)
+	return operation.DeadDone{ID: l.ID, Kind: l.Kind, Did: "dropped"}, s.cfg.Queue.DeadLetters().Drop(ctx, l)
 }

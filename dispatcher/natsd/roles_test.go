@@ -643,7 +643,7 @@ func (b *bus) look(v parts, told operation.Submitted) {
 	}
 	for _, look := range []func() error{
 		func() error { _, err := v.queue.Holds(ctx); return err },
-		func() error { _, err := v.queue.Dead(ctx); return err },
+		func() error { _, err := v.queue.DeadLetters().List(ctx); return err },
 		func() error { _, err := v.queue.Workers().List(ctx); return err },
 		func() error { _, err := v.queue.Job(ctx, rec.ID); return err },
 		func() error { _, err := v.store.Salvages(ctx, rec); return err },
@@ -679,7 +679,7 @@ func (b *bus) nothingHangs(submitter, worker, viewer parts) {
 			return err
 		},
 		"worker submits":       func() error { _, _, err := worker.queue.Accept(ctx, jobstest.Job()); return err },
-		"worker reads letters": func() error { _, err := worker.queue.Dead(ctx); return err },
+		"worker reads letters": func() error { _, err := worker.queue.DeadLetters().List(ctx); return err },
 		"viewer stores": func() error {
 			_, err := viewer.store.Put(ctx, id, 1, "patch", strings.NewReader("x"))
 			return err

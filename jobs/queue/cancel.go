@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/deadletter"
 	"github.com/penstock-run/penstock/jobs/internal/subject"
 	"github.com/penstock-run/penstock/jobs/record"
 )
@@ -58,8 +59,8 @@ func (q *Queue) withdraw(ctx context.Context, rec jobs.Record) error {
 
 // conclude does what follows a terminal record. It may be repeated.
 func (q *Queue) conclude(ctx context.Context, rec jobs.Record) error {
-	if dead(rec) && !rec.Purging {
-		if err := bury(ctx, q.conn, q.letterOf(rec)); err != nil {
+	if deadletter.Has(rec) && !rec.Purging {
+		if err := q.DeadLetters().KeepJob(ctx, rec); err != nil {
 			return err
 		}
 	}

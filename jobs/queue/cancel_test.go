@@ -319,7 +319,7 @@ func TestResumeIsForTheEndThatWasSeen(t *testing.T) {
 			t.Fatalf("%+v, %v", rec, err)
 		}
 	}
-	if letters, err := q.Dead(ctx); err != nil || len(letters) > 0 {
+	if letters, err := q.DeadLetters().List(ctx); err != nil || len(letters) > 0 {
 		t.Errorf("dead letters %v, %v", letters, err)
 	}
 	if _, err := q.Cancel(ctx, ended.ID, "ann"); err != nil {

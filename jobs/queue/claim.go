@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -272,6 +273,18 @@ func (q *Queue) refuse(ctx context.Context, d delivery, why error) {
 	}
 	// Best effort, as above.
 	_ = q.conn.NC.Publish(d.reply, []byte("+TERM "+why.Error()))
+}
+
+// file keeps a message that is removed from its queue.
+func (q *Queue) file(ctx context.Context, d delivery, why error) error {
+	name := "unknown"
+	if meta, err := (&nats.Msg{Reply: d.reply, Sub: &nats.Subscription{}}).Metadata(); err == nil {
+		name = "message-" + d.lane + "-" + strconv.FormatUint(meta.Sequence.Stream, 10)
+	}
+	return q.DeadLetters().Keep(ctx, jobs.DeadLetter{
+		ID: name, Kind: jobs.DeadMessage, At: time.Now().UTC(), Reason: why.Error(), Subject: d.subject,
+		StoredAt: q.names.DeadLetter(d.class, q.cfg.Tenant, name),
+	})
 }
 
 // ack removes the message. An acknowledgement whose answer is lost is sent

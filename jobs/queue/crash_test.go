@@ -356,7 +356,7 @@ func TestJobThatKillsItsWorkersEnds(t *testing.T) {
 	if finished.Load() != 1 {
 		t.Errorf("finished %d times, want 1", finished.Load())
 	}
-	if dead, err := q.Dead(jobstest.Context(t)); err != nil || len(dead) != 1 || dead[0].Record.ID != rec.ID {
+	if dead, err := q.DeadLetters().List(jobstest.Context(t)); err != nil || len(dead) != 1 || dead[0].Record.ID != rec.ID {
 		t.Errorf("dead letters %v, %v; want that of %s", dead, err, rec.ID)
 	}
 }

@@ -17,7 +17,7 @@ import (
 
 func letters(tb testing.TB, q *queue.Queue) []jobs.DeadLetter {
 	tb.Helper()
-	list, err := q.Dead(jobstest.Context(tb))
+	list, err := q.DeadLetters().List(jobstest.Context(tb))
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -165,7 +165,7 @@ func TestAJobThatIsBackIsNotListedAsDead(t *testing.T) {
 	if list = letters(t, q); len(list) != 1 {
 		t.Fatalf("letters %+v, want one", list)
 	}
-	if err := q.Drop(jobstest.Context(t), list[0]); err != nil {
+	if err := q.DeadLetters().Drop(jobstest.Context(t), list[0]); err != nil {
 		t.Fatal(err)
 	}
 	if list := letters(t, q); len(list) > 0 || get(t, q, rec.ID).Reason != jobs.Billing {

@@ -38,7 +38,7 @@ func GiveBack(c *Claim) error { return c.q.again(c.d) }
 
 // Bury files a dead letter again.
 func Bury(ctx context.Context, q *Queue, letter jobs.DeadLetter) error {
-	return bury(ctx, q.conn, letter)
+	return q.DeadLetters().Keep(ctx, letter)
 }
 
 // Bind returns a queue that finds the lanes of its classes on the broker.

@@ -210,7 +210,7 @@ func TestRetry(t *testing.T) {
 		t.Error("retried a job that has not finished")
 	}
 	settle(t, jobstest.Claim(t, q, "w"), jobs.Ended{Outcome: jobs.Error, Reason: jobs.Billing})
-	if dead, err := q.Dead(jobstest.Context(t)); err != nil || len(dead) != 1 {
+	if dead, err := q.DeadLetters().List(jobstest.Context(t)); err != nil || len(dead) != 1 {
 		t.Errorf("%d dead letters, %v; want 1", len(dead), err)
 	}
 	announced := false
@@ -224,7 +224,7 @@ func TestRetry(t *testing.T) {
 	if err != nil || !announced || got.State != jobs.Pending || got.Outcome != "" || got.Finished != nil {
 		t.Fatalf("retry: %+v, %v; want pending", got, err)
 	}
-	if dead, err := q.Dead(jobstest.Context(t)); err != nil || len(dead) != 0 {
+	if dead, err := q.DeadLetters().List(jobstest.Context(t)); err != nil || len(dead) != 0 {
 		t.Errorf("%d dead letters, %v; want none", len(dead), err)
 	}
 	c := jobstest.Claim(t, q, "w")

@@ -32,6 +32,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/deadletter"
 	"github.com/penstock-run/penstock/jobs/election"
 	"github.com/penstock-run/penstock/jobs/internal/subject"
 	"github.com/penstock-run/penstock/jobs/internal/wire"
@@ -181,4 +182,9 @@ func (q *Queue) Workers() presence.Workers {
 // Timetable returns the cron schedules.
 func (q *Queue) Timetable() timetable.Timetable {
 	return timetable.Timetable{Conn: q.conn, Names: q.names, Tenant: q.cfg.Tenant, Late: q.cfg.Lease * 3 / 2}
+}
+
+// DeadLetters returns the dead letters.
+func (q *Queue) DeadLetters() deadletter.Letters {
+	return deadletter.New(q.conn, q.names, q.Store)
 }

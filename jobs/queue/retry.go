@@ -39,7 +39,7 @@ func (q *Queue) Retry(ctx context.Context, id string, fromSalvage bool, announce
 		if err != nil {
 			return e.Record, fmt.Errorf("retry: %w", err)
 		}
-		if err := q.Drop(ctx, q.letterOf(e.Record)); err != nil {
+		if err := q.DeadLetters().DropJob(ctx, e.Record); err != nil {
 			return e.Record, err
 		}
 		return e.Record, q.Enqueue(ctx, e.Record)
@@ -69,7 +69,7 @@ func (q *Queue) Resume(ctx context.Context, rec jobs.Record, epoch uint64) (jobs
 		if err != nil {
 			return e.Record, fmt.Errorf("resume: %w", err)
 		}
-		return e.Record, q.Drop(ctx, q.letterOf(e.Record))
+		return e.Record, q.DeadLetters().DropJob(ctx, e.Record)
 	}
 }
 

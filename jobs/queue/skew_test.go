@@ -111,7 +111,7 @@ func TestWhatOnlyANewerReleaseReadsIsLeft(t *testing.T) {
 	if c := jobstest.Claim(t, q, "w"); c.Record().ID != own.ID {
 		t.Errorf("claimed %s, want %s", c.Record().ID, own.ID)
 	}
-	letters, err := q.Dead(jobstest.Context(t))
+	letters, err := q.DeadLetters().List(jobstest.Context(t))
 	if err != nil || len(letters) != 0 {
 		t.Errorf("dead letters: %+v, %v", letters, err)
 	}

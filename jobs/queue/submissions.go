@@ -4,9 +4,11 @@ import (
 	"context"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/internal/subject"
 	"github.com/penstock-run/penstock/jobs/operation"
 )
@@ -39,5 +41,18 @@ func (q *Queue) Submissions(ctx context.Context, do func(ctx context.Context, s 
 			return err
 		}
 		return q.ack(ctx, delivery{subject: msg.Subject, reply: msg.Reply})
+	})
+}
+
+// maxLetter bounds what is kept of a submission.
+const maxLetter = 256 << 10
+
+// Reject files a submission that cannot be accepted, with the reason.
+func (q *Queue) Reject(ctx context.Context, s Submission, why error) error {
+	kept := s.Data[:min(len(s.Data), maxLetter)]
+	return q.DeadLetters().Keep(ctx, jobs.DeadLetter{
+		ID: s.ID, Kind: jobs.DeadSubmission, At: s.At, Reason: why.Error(), Subject: q.names.Submit(s.Tenant),
+		Data: jobs.CensorAddresses(strings.ToValidUTF8(string(kept), "\uFFFD")), Cut: len(kept) < len(s.Data) || !utf8.Valid(s.Data),
+		StoredAt: q.names.DeadLetter("rejected", s.Tenant, s.ID),
 	})
 }
