@@ -256,7 +256,7 @@ func (b *index) look(ctx context.Context) (again bool, err error) {
 	if err != nil || !slices.Equal(caps, b.caps) {
 		return err == nil, err
 	}
-	holds, err := b.queue.Holds(ctx)
+	holds, err := b.queue.Holds().List(ctx)
 	if err != nil {
 		return false, err
 	}

@@ -31,7 +31,7 @@ func (n counts) batches(ctx context.Context, name string) ([]operation.Batch, er
 	if err != nil {
 		return nil, err
 	}
-	holds, err := n.queue.Holds(ctx)
+	holds, err := n.queue.Holds().List(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -29,7 +29,7 @@ func (n counts) queues(ctx context.Context) ([]operation.Queue, error) {
 	if err != nil {
 		return nil, err
 	}
-	holds, err := n.queue.Holds(ctx)
+	holds, err := n.queue.Holds().List(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +90,7 @@ func (s *Server) queueList(ctx context.Context, c caller, r operation.PageReques
 
 // names lists the queues or the batches that the pool has something of.
 func (n counts) names(ctx context.Context, kind jobs.HoldKind) ([]string, error) {
-	holds, err := n.queue.Holds(ctx)
+	holds, err := n.queue.Holds().List(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -159,7 +159,7 @@ func (s *Server) pause(kind jobs.HoldKind) func(context.Context, caller, operati
 		if err := s.cfg.Queue.Hold(ctx, h); err != nil {
 			return h, err
 		}
-		list, err := s.cfg.Queue.Holds(ctx)
+		list, err := s.cfg.Queue.Holds().List(ctx)
 		for _, now := range list {
 			if now.Kind == kind && now.Name == r.Name {
 				return now, nil
@@ -183,7 +183,7 @@ func (s *Server) unpause(kind jobs.HoldKind) func(context.Context, caller, opera
 }
 
 func (s *Server) holds(ctx context.Context) (operation.HoldList, error) {
-	list, err := s.cfg.Queue.Holds(ctx)
+	list, err := s.cfg.Queue.Holds().List(ctx)
 	if list == nil {
 		list = []jobs.Hold{}
 	}

@@ -642,7 +642,7 @@ func (b *bus) look(v parts, told operation.Submitted) {
 		t.Errorf("artifact of %d bytes, %v", len(data), err)
 	}
 	for _, look := range []func() error{
-		func() error { _, err := v.queue.Holds(ctx); return err },
+		func() error { _, err := v.queue.Holds().List(ctx); return err },
 		func() error { _, err := v.queue.DeadLetters().List(ctx); return err },
 		func() error { _, err := v.queue.Workers().List(ctx); return err },
 		func() error { _, err := v.queue.Job(ctx, rec.ID); return err },

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/hold"
 	"github.com/penstock-run/penstock/jobs/internal/subject"
 	"github.com/penstock-run/penstock/jobs/internal/wire"
 	"github.com/penstock-run/penstock/jobs/record"
@@ -36,7 +37,7 @@ func (q *Queue) ahead(ctx context.Context, me record.Entry, f *why.Facts) error 
 	g, asking := errgroup.WithContext(ctx)
 	g.Go(func() (err error) { in.caps, err = q.Caps(asking); return err })
 	g.Go(func() (err error) { in.all, err = q.Entries(asking, record.Filter{}); return err })
-	g.Go(func() (err error) { holds, err = q.Holds(asking); return err })
+	g.Go(func() (err error) { holds, err = q.Holds().List(asking); return err })
 	g.Go(func() (err error) { led, err = q.election.Led(asking); return err })
 	if err := g.Wait(); err != nil {
 		return err
@@ -53,7 +54,7 @@ func (q *Queue) ahead(ctx context.Context, me record.Entry, f *why.Facts) error 
 		lost := e.State == jobs.Executing && f.Now.Sub(e.At) >= f.Lease
 		blocked := slices.ContainsFunc(in.caps.Of(e.Record), func(c schedule.Cap) bool { return full[c.Key] })
 		if e.State == jobs.Pending && !blocked || lost {
-			if !pausedBy(holds, e.Record) {
+			if !hold.Pauses(holds, e.Record) {
 				in.enter(e)
 			}
 		}
@@ -87,7 +88,7 @@ func (in contenders) enter(e record.Entry) {
 // aheadIn is ahead in one lane, whose order is the broker's. What is not there
 // yet comes after that, in the order of shares.
 func (q *Queue) aheadIn(ctx context.Context, lane string, in contenders) error {
-	if _, err := q.lane(ctx, in.me.Class, lane); err != nil {
+	if _, err := q.lanes.Lease(ctx, in.me.Class, lane); err != nil {
 		return err
 	}
 	before, there := true, map[string]bool{}

@@ -200,7 +200,7 @@ func TestPause(t *testing.T) {
 	again := open(t, s, queue.Config{Upgrade: true})
 	jobstest.Submit(t, again, jobstest.Job())
 	idle(t, again, 200*time.Millisecond)
-	if holds, err := q.Holds(jobstest.Context(t)); err != nil || len(holds) != 1 || holds[0].Name != "default" {
+	if holds, err := q.Holds().List(jobstest.Context(t)); err != nil || len(holds) != 1 || holds[0].Name != "default" {
 		t.Errorf("holds %+v, %v; want one", holds, err)
 	}
 	if err := q.Release(jobstest.Context(t), jobs.HoldQueue, "default", q.List); err != nil {
@@ -213,7 +213,7 @@ func TestPause(t *testing.T) {
 		}
 		settle(t, c, success)
 	}
-	if holds, err := q.Holds(jobstest.Context(t)); err != nil || len(holds) != 0 {
+	if holds, err := q.Holds().List(jobstest.Context(t)); err != nil || len(holds) != 0 {
 		t.Errorf("holds %+v, %v; want none", holds, err)
 	}
 }

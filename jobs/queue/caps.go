@@ -71,7 +71,7 @@ func (q *Queue) SetCaps(ctx context.Context, caps schedule.Caps) error {
 	if err == nil && !slices.Equal(is, caps) {
 		var body []byte
 		if body, err = json.Marshal(caps); err == nil {
-			err = q.conn.Publish(ctx, message(subject.CapsKey, body))
+			err = q.conn.Publish(ctx, wire.NewMsg(subject.CapsKey, body))
 		}
 	}
 	if err != nil {

@@ -168,7 +168,7 @@ func (q *Queue) postpone(ctx context.Context, d delivery, e record.Entry) error 
 // that the age of a heartbeat does not depend on clocks that disagree. In a
 // cluster it is the clock of the server through which records are written.
 func (q *Queue) clock(ctx context.Context, d delivery) (lease time.Duration, now time.Time, err error) {
-	lease, err = q.leaseOf(ctx, subject.QueueStream(d.class, d.lane))
+	lease, err = q.lanes.Told(ctx, d.class, d.lane)
 	if err == nil {
 		now, err = q.Now(ctx)
 	}
@@ -177,7 +177,7 @@ func (q *Queue) clock(ctx context.Context, d delivery) (lease time.Duration, now
 
 // claim begins an attempt.
 func (q *Queue) claim(ctx context.Context, worker string, d delivery, e record.Entry) (*Claim, error) {
-	lease, err := q.lane(ctx, d.class, d.lane)
+	lease, err := q.lanes.Lease(ctx, d.class, d.lane)
 	if err != nil {
 		return nil, err
 	}

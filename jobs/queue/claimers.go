@@ -242,7 +242,7 @@ func (c *claimers) lookAgain(missed int) time.Duration {
 func (c *claimers) look(ctx context.Context, woken map[string]bool, idle bool) ([]delivery, error) {
 	// A busy claimer need not look for new classes each time.
 	if idle || time.Since(c.listed) > poll || len(c.classes) == 0 {
-		classes, err := c.q.served(ctx, c.queues, c.labels)
+		classes, err := c.q.lanes.Served(ctx, c.queues, c.labels)
 		if errors.Is(err, jobs.ErrForbidden) {
 			return nil, fmt.Errorf("claim: %w", err)
 		}
@@ -374,7 +374,7 @@ func (c *claimers) pull(ctx context.Context, r request) ([]delivery, error) {
 	defer cancel()
 	// A request to a consumer that does not exist is never answered, so the
 	// lanes of a queue without jobs would cost a claimer its whole patience.
-	if _, err := c.q.lane(ctx, r.class, r.lane); errors.Is(err, jobs.ErrForbidden) {
+	if _, err := c.q.lanes.Lease(ctx, r.class, r.lane); errors.Is(err, jobs.ErrForbidden) {
 		return nil, fmt.Errorf("claim: %w", err)
 	} else if err != nil {
 		return nil, nil

@@ -49,7 +49,7 @@ func Bind(nc *nats.Conn, cfg Config, classes ...string) (*Queue, error) {
 	}
 	for _, class := range classes {
 		for _, lane := range subject.Lanes {
-			q.lanes[subject.QueueStream(class, lane)] = q.cfg.Lease
+			q.lanes.Know(class, lane, q.cfg.Lease)
 		}
 	}
 	return q, nil

@@ -34,6 +34,8 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/deadletter"
 	"github.com/penstock-run/penstock/jobs/election"
+	"github.com/penstock-run/penstock/jobs/hold"
+	"github.com/penstock-run/penstock/jobs/internal/lane"
 	"github.com/penstock-run/penstock/jobs/internal/subject"
 	"github.com/penstock-run/penstock/jobs/internal/wire"
 	"github.com/penstock-run/penstock/jobs/presence"
@@ -102,12 +104,11 @@ type Queue struct {
 	names    subject.Names
 	conn     *wire.Conn
 	election *election.Election
+	lanes    *lane.Lanes
 
 	mu       sync.Mutex
-	lanes    map[string]time.Duration // by stream: lanes that exist, and their lease
-	claimers map[string]*claimers     // by queues and labels
-	classes  map[string]bool          // that this process has registered
-	looked   time.Time                // when the store last had room
+	claimers map[string]*claimers // by queues and labels
+	looked   time.Time            // when the store last had room
 	watched  watchedClock
 }
 
@@ -134,7 +135,7 @@ func bind(nc *nats.Conn, cfg Config) (*Queue, error) {
 	conn.Bound = conn.Bound || cfg.Bind
 	q := &Queue{
 		cfg: cfg, names: names, conn: conn, election: &election.Election{Conn: conn, Names: names},
-		lanes: map[string]time.Duration{}, claimers: map[string]*claimers{}, classes: map[string]bool{},
+		lanes: lane.New(conn, names, cfg.layout()), claimers: map[string]*claimers{},
 		watched: watchedClock{opened: time.Now(), seen: map[string]firstSeen{}},
 	}
 	q.Store = record.New(conn, names, func(e record.Entry) { q.sighted(e) })
@@ -188,3 +189,6 @@ func (q *Queue) Timetable() timetable.Timetable {
 func (q *Queue) DeadLetters() deadletter.Letters {
 	return deadletter.New(q.conn, q.names, q.Store)
 }
+
+// Holds returns which queues and batches are held.
+func (q *Queue) Holds() hold.Holds { return hold.New(q.conn) }

@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/hold"
 	"github.com/penstock-run/penstock/jobs/internal/subject"
 	"github.com/penstock-run/penstock/jobs/pause"
 	"github.com/penstock-run/penstock/jobs/record"
@@ -30,7 +30,7 @@ func (q *Queue) Stranded(ctx context.Context, ids ...string) ([]jobs.Record, err
 	if err != nil {
 		return nil, err
 	}
-	holds, err := q.Holds(ctx)
+	holds, err := q.Holds().List(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +52,7 @@ func (q *Queue) Stranded(ctx context.Context, ids ...string) ([]jobs.Record, err
 		if moved[e.ID] {
 			continue
 		}
-		if e.State == jobs.Waiting && e.Hold == string(jobs.HoldBatch) && !holding(holds, e.Record) {
+		if e.State == jobs.Waiting && e.Hold == string(jobs.HoldBatch) && !hold.Parks(holds, e.Record) {
 			stranded = append(stranded, e.Record)
 			continue
 		}
@@ -156,11 +156,6 @@ func (q *Queue) Conclude(ctx context.Context, since time.Time) error {
 		}
 	}
 	return nil
-}
-
-// holding reports whether one of the holds parks a job.
-func holding(holds []jobs.Hold, rec jobs.Record) bool {
-	return slices.ContainsFunc(holds, func(h jobs.Hold) bool { return h.Kind == jobs.HoldBatch && h.Name == rec.Batch && !h.Cancel })
 }
 
 // overdue reports whether a job should have moved on by itself.
@@ -280,10 +275,4 @@ func (q *Queue) handle(ctx context.Context, msg *nats.Msg, do func(context.Conte
 		// Best effort: without it the message comes again when its time is up.
 		_ = q.nak(delivery{reply: msg.Reply}, 2*time.Second)
 	}
-}
-
-func message(to string, body []byte) *nats.Msg {
-	msg := nats.NewMsg(to)
-	msg.Data = body
-	return msg
 }

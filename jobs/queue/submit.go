@@ -39,10 +39,10 @@ func (q *Queue) AcceptAs(ctx context.Context, id string, job jobs.Job, source st
 	if err := q.checkNames(rec); err != nil {
 		return jobs.Record{}, false, err
 	}
-	if err := q.register(ctx, rec.Class); err != nil {
+	if err := q.lanes.Register(ctx, rec.Class); err != nil {
 		return jobs.Record{}, false, accepting(err)
 	}
-	if _, err := q.lane(ctx, rec.Class, rec.Lane); err != nil {
+	if _, err := q.lanes.Lease(ctx, rec.Class, rec.Lane); err != nil {
 		return jobs.Record{}, false, accepting(err)
 	}
 	if err := q.roomFor(ctx, id); err != nil {
@@ -234,7 +234,7 @@ func (q *Queue) Enqueue(ctx context.Context, rec jobs.Record) error {
 }
 
 func (q *Queue) offer(ctx context.Context, rec jobs.Record) error {
-	if _, err := q.lane(ctx, rec.Class, rec.Lane); err != nil {
+	if _, err := q.lanes.Lease(ctx, rec.Class, rec.Lane); err != nil {
 		return err
 	}
 	msg := nats.NewMsg(q.names.Queue(rec.Class, rec.Lane, rec.Tenant, rec.ID))

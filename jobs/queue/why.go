@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/hold"
 	"github.com/penstock-run/penstock/jobs/internal/subject"
 	"github.com/penstock-run/penstock/jobs/internal/wire"
 	"github.com/penstock-run/penstock/jobs/record"
@@ -58,7 +59,7 @@ func (q *Queue) facts(ctx context.Context, e record.Entry, open Unfinished) (why
 	// All at once, since each is a round trip or more.
 	g, asking := errgroup.WithContext(ctx)
 	g.Go(func() (err error) { f.Now, err = q.Now(asking); return err })
-	g.Go(func() (err error) { f.Lease, err = q.lane(asking, e.Class, e.Lane); return err })
+	g.Go(func() (err error) { f.Lease, err = q.lanes.Lease(asking, e.Class, e.Lane); return err })
 	g.Go(func() (err error) { f.Queue, err = q.paused(asking, jobs.HoldQueue, e.Queue); return err })
 	if e.Batch != "" {
 		g.Go(func() (err error) { f.Batch, err = q.paused(asking, jobs.HoldBatch, e.Batch); return err })
@@ -81,7 +82,7 @@ func (q *Queue) facts(ctx context.Context, e record.Entry, open Unfinished) (why
 }
 
 func (q *Queue) paused(ctx context.Context, kind jobs.HoldKind, name string) (*why.Pause, error) {
-	h, err := q.hold(ctx, kind, name)
+	h, err := q.Holds().Get(ctx, kind, name)
 	if err != nil || h == nil || h.Cancel {
 		return nil, err
 	}
@@ -110,13 +111,13 @@ func (q *Queue) aheadOpen(ctx context.Context, me record.Entry, open Unfinished,
 	var holds []jobs.Hold
 	g, asking := errgroup.WithContext(ctx)
 	g.Go(func() (err error) { in.Caps, err = q.Caps(asking); return err })
-	g.Go(func() (err error) { holds, err = q.Holds(asking); return err })
+	g.Go(func() (err error) { holds, err = q.Holds().List(asking); return err })
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	in.Paused = func(rec jobs.Record) bool { return pausedBy(holds, rec) }
+	in.Paused = func(rec jobs.Record) bool { return hold.Pauses(holds, rec) }
 	for _, lane := range subject.Lanes[:slices.Index(subject.Lanes, me.Lane)+1] {
-		if _, err := q.lane(ctx, me.Class, lane); err != nil {
+		if _, err := q.lanes.Lease(ctx, me.Class, lane); err != nil {
 			return err
 		}
 		for m, err := range q.conn.Scan(ctx, wire.Range{Stream: subject.QueueStream(me.Class, lane), Subject: q.names.QueueAll(me.Class, lane)}) {
@@ -129,9 +130,4 @@ func (q *Queue) aheadOpen(ctx context.Context, me record.Entry, open Unfinished,
 	found := open.Compete(in)
 	f.Ahead, f.Rivals, f.Below, f.Caps = found.Ahead, found.Rivals, found.Below, found.Caps
 	return nil
-}
-
-// pausedBy reports whether the queue or the batch of a job is paused.
-func pausedBy(holds []jobs.Hold, rec jobs.Record) bool {
-	return holding(holds, rec) || slices.ContainsFunc(holds, func(h jobs.Hold) bool { return h.Kind == jobs.HoldQueue && h.Name == rec.Queue })
 }

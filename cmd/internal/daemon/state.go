@@ -20,7 +20,7 @@ func state(ctx context.Context, p *pool.Pool, c *catalog.Catalog) (metrics.State
 	if err != nil {
 		return metrics.State{}, err
 	}
-	holds, err := q.Holds(ctx)
+	holds, err := q.Holds().List(ctx)
 	if err != nil {
 		return metrics.State{}, err
 	}

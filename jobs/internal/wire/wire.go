@@ -169,6 +169,13 @@ func (w Write) message(mark string) *nats.Msg {
 	return msg
 }
 
+// NewMsg returns a message to publish.
+func NewMsg(to string, body []byte) *nats.Msg {
+	msg := nats.NewMsg(to)
+	msg.Data = body
+	return msg
+}
+
 // Publish stores a message whatever the subject holds. It may store it twice
 // when an answer is lost, so it is for subjects that refuse or replace a
 // second one.

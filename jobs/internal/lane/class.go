@@ -1,4 +1,4 @@
-package queue
+package lane
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/penstock-run/penstock/jobs/internal/subject"
+	"github.com/penstock-run/penstock/jobs/internal/wire"
 )
 
 // A class is a queue, or the part of it whose jobs have the same needs. Each
@@ -14,27 +15,27 @@ import (
 // label it needs, and no delivery is given back. Queues are known by their
 // name; classes with needs are registered before their first job is accepted.
 
-// register makes a class known to the workers that could serve it.
-func (q *Queue) register(ctx context.Context, class string) error {
+// Register makes a class known to the workers that could serve it.
+func (l *Lanes) Register(ctx context.Context, class string) error {
 	_, needs := subject.SplitClass(class)
-	q.mu.Lock()
-	known := q.classes[class]
-	q.mu.Unlock()
+	l.mu.Lock()
+	known := l.classes[class]
+	l.mu.Unlock()
 	if known || len(needs) == 0 {
 		return nil
 	}
-	if err := q.conn.Publish(ctx, message(subject.Class(class), []byte("{}"))); err != nil {
+	if err := l.conn.Publish(ctx, wire.NewMsg(subject.Class(class), []byte("{}"))); err != nil {
 		return fmt.Errorf("register class %s: %w", class, err)
 	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.classes[class] = true
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.classes[class] = true
 	return nil
 }
 
 // registered returns the classes that have needs.
-func (q *Queue) registered(ctx context.Context) ([]string, error) {
-	subjects, err := q.conn.Subjects(ctx, subject.KVStream(subject.Settings), subject.Class("*"))
+func (l *Lanes) registered(ctx context.Context) ([]string, error) {
+	subjects, err := l.conn.Subjects(ctx, subject.KVStream(subject.Settings), subject.Class("*"))
 	if err != nil {
 		return nil, fmt.Errorf("list classes: %w", err)
 	}
@@ -47,8 +48,8 @@ func (q *Queue) registered(ctx context.Context) ([]string, error) {
 }
 
 // classesOf returns all classes of a queue.
-func (q *Queue) classesOf(ctx context.Context, queue string) ([]string, error) {
-	classes, err := q.registered(ctx)
+func (l *Lanes) classesOf(ctx context.Context, queue string) ([]string, error) {
+	classes, err := l.registered(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -58,13 +59,13 @@ func (q *Queue) classesOf(ctx context.Context, queue string) ([]string, error) {
 	})...), nil
 }
 
-// served returns the classes that a worker of some queues serves, if it has
+// Served returns the classes that a worker of some queues serves, if it has
 // some labels.
-func (q *Queue) served(ctx context.Context, queues, labels []string) ([]string, error) {
+func (l *Lanes) Served(ctx context.Context, queues, labels []string) ([]string, error) {
 	if len(labels) == 0 {
 		return queues, nil
 	}
-	classes, err := q.registered(ctx)
+	classes, err := l.registered(ctx)
 	if err != nil {
 		return nil, err
 	}
