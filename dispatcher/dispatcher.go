@@ -266,7 +266,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 		}
 	}
 	if d.cfg.Caps != nil {
-		if err := d.cfg.Queue.SetCaps(ctx, d.cfg.Caps); err != nil {
+		if err := d.cfg.Queue.Permits().SetCaps(ctx, d.cfg.Caps); err != nil {
 			return err
 		}
 	}

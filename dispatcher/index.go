@@ -252,7 +252,7 @@ func (b *index) depend(ctx context.Context) error {
 
 // look finds what should have moved by itself and has not, and brings it on.
 func (b *index) look(ctx context.Context) (again bool, err error) {
-	caps, err := b.queue.Caps(ctx)
+	caps, err := b.queue.Permits().Caps(ctx)
 	if err != nil || !slices.Equal(caps, b.caps) {
 		return err == nil, err
 	}

@@ -87,7 +87,7 @@ func (l leader) upkeep(ctx context.Context) {
 // keep builds the index and updates it until it has to be rebuilt: after an error,
 // or when the caps have changed. Once it is built, it answers the questions of others.
 func (l leader) keep(ctx context.Context, arrived *arrivals) error {
-	caps, err := l.d.cfg.Queue.Caps(ctx)
+	caps, err := l.d.cfg.Queue.Permits().Caps(ctx)
 	if err != nil {
 		return err
 	}

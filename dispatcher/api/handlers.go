@@ -223,7 +223,7 @@ func (s *Server) scheduleList(ctx context.Context, c caller, r operation.PageReq
 }
 
 func (s *Server) caps(ctx context.Context, _ caller, _ operation.Nothing) (operation.CapList, error) {
-	caps, err := s.cfg.Queue.Caps(ctx)
+	caps, err := s.cfg.Queue.Permits().Caps(ctx)
 	if err != nil {
 		return operation.CapList{}, err
 	}

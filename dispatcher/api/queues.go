@@ -33,7 +33,7 @@ func (n counts) queues(ctx context.Context) ([]operation.Queue, error) {
 	if err != nil {
 		return nil, err
 	}
-	caps, err := n.queue.Caps(ctx)
+	caps, err := n.queue.Permits().Caps(ctx)
 	if err != nil {
 		return nil, err
 	}

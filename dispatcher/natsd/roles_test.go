@@ -440,7 +440,7 @@ func TestRolesDoTheirWork(t *testing.T) {
 		worker := open3(t, b.connect("worker-one", nil), jobs.RoleWorker)
 		viewer := open3(t, b.connect("viewer-one", nil), jobs.RoleViewer)
 
-		if err := b.pool.queue.SetCaps(jobstest.Context(t), schedule.Caps{{Key: "queue:*", Most: 2}}); err != nil {
+		if err := b.pool.queue.Permits().SetCaps(jobstest.Context(t), schedule.Caps{{Key: "queue:*", Most: 2}}); err != nil {
 			t.Fatal(err) // the worker needs a permit
 		}
 		var told operation.Submitted

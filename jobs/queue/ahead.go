@@ -35,7 +35,7 @@ func (q *Queue) ahead(ctx context.Context, me record.Entry, f *why.Facts) error 
 	var holds []jobs.Hold
 	var led bool
 	g, asking := errgroup.WithContext(ctx)
-	g.Go(func() (err error) { in.caps, err = q.Caps(asking); return err })
+	g.Go(func() (err error) { in.caps, err = q.Permits().Caps(asking); return err })
 	g.Go(func() (err error) { in.all, err = q.Entries(asking, record.Filter{}); return err })
 	g.Go(func() (err error) { holds, err = q.Holds().List(asking); return err })
 	g.Go(func() (err error) { led, err = q.election.Led(asking); return err })
@@ -158,9 +158,9 @@ func (q *Queue) full(ctx context.Context, in contenders) (map[string]bool, error
 
 // running is how many jobs run that have a permit of a cap.
 func (q *Queue) running(ctx context.Context, key string, in contenders) (int, error) {
-	_, p, err := q.permits(ctx, key)
+	holders, err := q.Permits().Holders(ctx, key)
 	n := 0
-	for _, h := range p.Holders {
+	for _, h := range holders {
 		if in.runs[h.Job] {
 			n++
 		}

@@ -28,7 +28,7 @@ func setCaps(tb testing.TB, q *queue.Queue, list ...string) {
 		}
 		caps = append(caps, c)
 	}
-	if err := q.SetCaps(jobstest.Context(tb), caps); err != nil {
+	if err := q.Permits().SetCaps(jobstest.Context(tb), caps); err != nil {
 		tb.Fatal(err)
 	}
 }
@@ -88,7 +88,7 @@ func TestACapBoundsWhatRuns(t *testing.T) {
 	if c = jobstest.Claim(t, q, "w"); c.Record().ID != third.ID {
 		t.Errorf("claimed %s, want %s: what is parked does not run", c.Record().ID, third.ID)
 	}
-	caps, err := q.Caps(jobstest.Context(t))
+	caps, err := q.Permits().Caps(jobstest.Context(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,11 +15,16 @@ import (
 	"github.com/penstock-run/penstock/jobs/internal/subject"
 	"github.com/penstock-run/penstock/jobs/internal/wire"
 	"github.com/penstock-run/penstock/jobs/record"
+	"github.com/penstock-run/penstock/jobs/schedule"
 )
 
 // decideWithin bounds what follows a delivery, also when the claimer's
 // context has ended meanwhile.
 const decideWithin = 5 * time.Second
+
+// capAgain is when a job that found its cap full is offered again. As a rule no
+// such job is offered: the leader admits only as many as the cap allows.
+const capAgain = time.Second
 
 // Claim waits for a job in one of the queues and takes its lease. Jobs that
 // need labels are claimed if all of them are among those given. The lanes
@@ -203,7 +208,7 @@ func (q *Queue) claim(ctx context.Context, worker string, d delivery, e record.E
 	sent := time.Now()
 	if e, err = q.put(ctx, begun(e, worker, lease)); err != nil {
 		if isConflict(err) { // else the write may come to pass, and the permit counts until it cannot
-			q.forgo(ctx, permits, e.ID, over)
+			q.Permits().GiveBack(ctx, permits, e.ID, over)
 		}
 		return nil, err
 	}
@@ -220,6 +225,22 @@ func (q *Queue) claim(ctx context.Context, worker string, d delivery, e record.E
 		q.cfg.Hooks.Claimed(e.Record, max(0, e.At.Sub(ready)))
 	}
 	return c, nil
+}
+
+// permit takes the permits that a claim of e needs, and returns the keys of
+// their caps. Full says that one of the caps has none left; then none is kept.
+func (q *Queue) permit(ctx context.Context, d delivery, e record.Entry) (keys []string, full bool, err error) {
+	var caps schedule.Caps
+	read := d.caps != nil
+	if read {
+		caps, err = d.caps()
+	}
+	if !read || err != nil {
+		if caps, err = q.Permits().Caps(ctx); err != nil {
+			return nil, false, err
+		}
+	}
+	return q.Permits().Take(ctx, caps.Of(e.Record), e, time.Now())
 }
 
 // begun is the entry of a job whose attempt a worker begins.

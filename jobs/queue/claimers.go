@@ -274,7 +274,7 @@ func (c *claimers) look(ctx context.Context, woken map[string]bool, idle bool) (
 	caps := soon(func() (schedule.Caps, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wire.Patience)
 		defer cancel()
-		return c.q.Caps(ctx)
+		return c.q.Permits().Caps(ctx)
 	})
 	for i := range found {
 		found[i].caps = caps

@@ -61,21 +61,11 @@ func TakePermit(ctx context.Context, q *Queue, id string, at time.Time) error {
 	if err != nil {
 		return err
 	}
-	keys, _, err := q.permit(ctx, delivery{}, e)
-	if err != nil {
-		return err
+	caps, err := q.Permits().Caps(ctx)
+	if err == nil {
+		_, _, err = q.Permits().Take(ctx, caps.Of(e.Record), e, at)
 	}
-	for _, key := range keys {
-		w, p, err := q.permits(ctx, key)
-		if err != nil {
-			return err
-		}
-		p.Holders[len(p.Holders)-1].At = at
-		if err := q.putPermits(ctx, w, p); err != nil {
-			return err
-		}
-	}
-	return nil
+	return err
 }
 
 // Age is how old a record is taken for that was written at a time.

@@ -296,7 +296,7 @@ func (c *Claim) Settle(ctx context.Context, end jobs.Ended, announce func(ctx co
 
 // forgo gives the attempt's permits back once it has ended.
 func (c *Claim) forgo(ctx context.Context) {
-	c.q.forgo(ctx, c.permits, c.rec.ID, c.claimed)
+	c.q.Permits().GiveBack(ctx, c.permits, c.rec.ID, c.claimed)
 	c.permits = nil
 }
 

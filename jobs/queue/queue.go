@@ -38,6 +38,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/internal/lane"
 	"github.com/penstock-run/penstock/jobs/internal/subject"
 	"github.com/penstock-run/penstock/jobs/internal/wire"
+	"github.com/penstock-run/penstock/jobs/permit"
 	"github.com/penstock-run/penstock/jobs/presence"
 	"github.com/penstock-run/penstock/jobs/record"
 	"github.com/penstock-run/penstock/jobs/timetable"
@@ -192,3 +193,8 @@ func (q *Queue) DeadLetters() deadletter.Letters {
 
 // Holds returns which queues and batches are held.
 func (q *Queue) Holds() hold.Holds { return hold.New(q.conn) }
+
+// Permits returns the caps, and who has their permits.
+func (q *Queue) Permits() permit.Permits {
+	return permit.New(q.conn, q.Store, q.put, decideWithin)
+}

@@ -110,7 +110,7 @@ func (q *Queue) aheadOpen(ctx context.Context, me record.Entry, open Unfinished,
 	in := Competition{Job: me.Record, Lease: f.Lease, Workers: f.Workers, Order: map[string][]string{}}
 	var holds []jobs.Hold
 	g, asking := errgroup.WithContext(ctx)
-	g.Go(func() (err error) { in.Caps, err = q.Caps(asking); return err })
+	g.Go(func() (err error) { in.Caps, err = q.Permits().Caps(asking); return err })
 	g.Go(func() (err error) { holds, err = q.Holds().List(asking); return err })
 	if err := g.Wait(); err != nil {
 		return err
