@@ -57,7 +57,7 @@ func (q *Queue) undelivered(ctx context.Context, stream string, m wire.Message, 
 	}
 	switch e.State {
 	case jobs.Executing, jobs.Pending:
-		lease, now, err := q.clock(ctx, delivery{class: e.Class, lane: lane})
+		lease, now, err := q.times(ctx, delivery{class: e.Class, lane: lane})
 		if err != nil {
 			return err
 		}

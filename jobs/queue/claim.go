@@ -127,13 +127,13 @@ func (q *Queue) decide(ctx context.Context, worker string, d delivery, e record.
 // takeOver claims a job whose worker is silent. One that is alive is left
 // alone until its lease could have run out.
 func (q *Queue) takeOver(ctx context.Context, worker string, d delivery, e record.Entry) (*Claim, error) {
-	lease, now, err := q.clock(ctx, d)
+	lease, now, err := q.times(ctx, d)
 	if err != nil {
 		return nil, err
 	}
 	// The setting may have changed since; what the holder believes counts.
 	promised := time.Duration(cmp.Or(e.Lease, jobs.Duration(lease)))
-	if age := q.age(e, now, promised); age < promised {
+	if age := q.clock.Age(e.At, now, promised); age < promised {
 		return nil, q.nak(d, min(promised, promised-age))
 	}
 	e, end := workerLost(e)
@@ -169,10 +169,10 @@ func (q *Queue) postpone(ctx context.Context, d delivery, e record.Entry) error 
 	return q.ack(ctx, d)
 }
 
-// clock returns the lease of a delivery's consumer and the broker's time, so
+// times returns the lease of a delivery's consumer and the broker's time, so
 // that the age of a heartbeat does not depend on clocks that disagree. In a
 // cluster it is the clock of the server through which records are written.
-func (q *Queue) clock(ctx context.Context, d delivery) (lease time.Duration, now time.Time, err error) {
+func (q *Queue) times(ctx context.Context, d delivery) (lease time.Duration, now time.Time, err error) {
 	lease, err = q.lanes.Told(ctx, d.class, d.lane)
 	if err == nil {
 		now, err = q.Now(ctx)

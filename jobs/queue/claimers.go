@@ -194,6 +194,19 @@ func (c *claimers) ask(ctx context.Context) ([]delivery, error) {
 	}
 }
 
+// readClock makes sure that this process has read the broker's clock before it
+// decides by it.
+func (q *Queue) readClock(ctx context.Context) error {
+	if q.clock.Known() {
+		return nil
+	}
+	now, err := q.Now(ctx)
+	if err == nil {
+		q.clock.Note(now, q.cfg.Lease)
+	}
+	return err
+}
+
 // idle waits for a notification that this claimer follows, and notes its lanes, or until it
 // is time to look without one.
 func (c *claimers) idle(ctx context.Context, wakes <-chan *nats.Msg, look <-chan time.Time, woken map[string]bool) error {

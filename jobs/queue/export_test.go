@@ -9,9 +9,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/internal/skew"
 	"github.com/penstock-run/penstock/jobs/internal/subject"
 	"github.com/penstock-run/penstock/jobs/pause"
-	"github.com/penstock-run/penstock/jobs/record"
 )
 
 // StaleAck acknowledges a claim's message even if another worker has the lease
@@ -70,14 +70,14 @@ func TakePermit(ctx context.Context, q *Queue, id string, at time.Time) error {
 
 // Age is how old a record is taken for that was written at a time.
 func (q *Queue) Age(at, now time.Time, promised time.Duration) time.Duration {
-	return q.age(record.Entry{At: at}, now, promised)
+	return q.clock.Age(at, now, promised)
 }
 
 // Poll is how often a claimer looks that nothing wakes.
 const Poll = poll
 
 // Silence is how many leases a worker may be silent.
-const Silence = silence
+const Silence = skew.Silence
 
 // HoldBack lets the broker offer a claim's job again much later, as one does
 // whose clock was set back.

@@ -36,6 +36,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/election"
 	"github.com/penstock-run/penstock/jobs/hold"
 	"github.com/penstock-run/penstock/jobs/internal/lane"
+	"github.com/penstock-run/penstock/jobs/internal/skew"
 	"github.com/penstock-run/penstock/jobs/internal/subject"
 	"github.com/penstock-run/penstock/jobs/internal/wire"
 	"github.com/penstock-run/penstock/jobs/permit"
@@ -106,11 +107,11 @@ type Queue struct {
 	conn     *wire.Conn
 	election *election.Election
 	lanes    *lane.Lanes
+	clock    *skew.Clock
 
 	mu       sync.Mutex
 	claimers map[string]*claimers // by queues and labels
 	looked   time.Time            // when the store last had room
-	watched  watchedClock
 }
 
 // Open creates what is missing on the broker, or binds to what is there.
@@ -136,10 +137,9 @@ func bind(nc *nats.Conn, cfg Config) (*Queue, error) {
 	conn.Bound = conn.Bound || cfg.Bind
 	q := &Queue{
 		cfg: cfg, names: names, conn: conn, election: &election.Election{Conn: conn, Names: names},
-		lanes: lane.New(conn, names, cfg.layout()), claimers: map[string]*claimers{},
-		watched: watchedClock{opened: time.Now(), seen: map[string]firstSeen{}},
+		lanes: lane.New(conn, names, cfg.layout()), clock: skew.New(), claimers: map[string]*claimers{},
 	}
-	q.Store = record.New(conn, names, func(e record.Entry) { q.sighted(e) })
+	q.Store = record.New(conn, names, func(e record.Entry) { q.clock.Sighted(e) })
 	return q, nil
 }
 

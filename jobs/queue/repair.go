@@ -37,7 +37,7 @@ func (q *Queue) Stranded(ctx context.Context, ids ...string) ([]jobs.Record, err
 	lanes := map[string]content{} // by stream
 	var stranded []jobs.Record
 	moved := map[string]bool{}
-	for _, e := range q.overlooked(entries) {
+	for _, e := range q.clock.Overlooked(entries, q.cfg.Lease) {
 		moved[e.ID] = true
 		rec, err := q.moveOn(ctx, e)
 		if isConflict(err) {
@@ -74,6 +74,31 @@ func (q *Queue) Stranded(ctx context.Context, ids ...string) ([]jobs.Record, err
 		}
 	}
 	return stranded, nil
+}
+
+// moveOn moves on a job that was overlooked. It removes a silent worker's message:
+// the broker keeps it for that worker, and would offer it again when its clock,
+// which was set back, has come to where it was. The caller must enqueue the job
+// again.
+func (q *Queue) moveOn(ctx context.Context, e record.Entry) (jobs.Record, error) {
+	if e.State == jobs.Delayed {
+		e.State, e.NotBefore = jobs.Pending, nil
+		e, err := q.put(ctx, e)
+		return e.Record, err
+	}
+	e, end := workerLost(e)
+	e.Record, _ = e.After(end, time.Now())
+	e, err := q.put(ctx, e)
+	if err != nil {
+		return jobs.Record{}, err
+	}
+	if e.State == jobs.Finished {
+		hook(q.cfg.Hooks.Settled, e.Record)
+		if err := q.conclude(ctx, e.Record); err != nil {
+			return e.Record, err
+		}
+	}
+	return e.Record, q.conn.Purge(ctx, subject.QueueStream(e.Class, e.Lane), q.names.Queue(e.Class, e.Lane, e.Tenant, e.ID))
 }
 
 // content is what a lane has, and what its consumer knows of that.
