@@ -344,7 +344,7 @@ func TestWhyInABacklog(t *testing.T) {
 	}
 	is := func(id string, want why.Constraint) why.Standing {
 		t.Helper()
-		got, err := p.queue.Why(t.Context(), id, nil)
+		got, err := p.queue.Standings().Why(t.Context(), id, nil)
 		if err != nil || got.Constraint != want {
 			t.Errorf("got %+v, %v; want %s", got, err, want)
 		}

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/jobs/queue"
 	"github.com/penstock-run/penstock/jobs/schedule"
+	"github.com/penstock-run/penstock/jobs/standing"
 	"github.com/penstock-run/penstock/jobs/why"
 )
 
@@ -81,8 +81,8 @@ func (u *unfinished) late(within time.Duration, holds []jobs.Hold) []string {
 	return late
 }
 
-// Compete is of [queue.Unfinished].
-func (u *unfinished) Compete(c queue.Competition) why.Facts {
+// Compete is of [standing.Unfinished].
+func (u *unfinished) Compete(c standing.Competition) why.Facts {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	r := race{Competition: c, plan: u.plan, before: map[string]int{}, silent: map[string]bool{}}
@@ -113,7 +113,7 @@ func (u *unfinished) Compete(c queue.Competition) why.Facts {
 
 // A race finds which jobs are claimed before one.
 type race struct {
-	queue.Competition
+	standing.Competition
 	plan   *schedule.Plan
 	before map[string]int  // how many of them a cap counts, by its key
 	silent map[string]bool // jobs that run, and whose worker was not heard of for a lease

@@ -63,7 +63,7 @@ func TestAQuestionGivesItsSlotUp(t *testing.T) {
 	defer f.work()()
 	id := f.submit(job).ID
 	f.until("why says who asks what", func() bool {
-		s, err := f.eye.queue.Why(f.Context(), id, nil)
+		s, err := f.eye.queue.Standings().Why(f.Context(), id, nil)
 		f.must(err)
 		return s.Constraint == why.KeptAsking && strings.Contains(s.Message, "agent stub asks since ") &&
 			strings.HasSuffix(s.Message, ": Which?") && strings.HasPrefix(s.Change, "penstock answer "+id)

@@ -22,6 +22,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/operation"
 	"github.com/penstock-run/penstock/jobs/queue"
 	"github.com/penstock-run/penstock/jobs/record"
+	"github.com/penstock-run/penstock/jobs/standing"
 	"github.com/penstock-run/penstock/jobs/why"
 )
 
@@ -199,7 +200,7 @@ func (c *Catalog) Why(ctx context.Context, id string) (why.Standing, error) {
 	if c.ask(ctx, askWhy, asked{One: id}, &answer) {
 		return answer, nil
 	}
-	return c.queue.Why(ctx, id, nil)
+	return c.queue.Standings().Why(ctx, id, nil)
 }
 
 // answer returns what answers questions of one kind, when caught has returned.
@@ -219,7 +220,7 @@ func answer[Q any](caught func(context.Context) error, do func(context.Context, 
 // Serve answers the questions of a pool's processes from an index until ctx ends. Open knows
 // the jobs that have not ended. Caught returns when both know all that was stored when it
 // was called.
-func Serve(ctx context.Context, q *queue.Queue, x *Index, open queue.Unfinished, caught func(context.Context) error) error {
+func Serve(ctx context.Context, q *queue.Queue, x *Index, open standing.Unfinished, caught func(context.Context) error) error {
 	return q.Questions().Serve(ctx, map[string]question.Answer{
 		askList: answer(caught, func(_ context.Context, what asked) (any, error) {
 			if what.List == nil {
@@ -230,7 +231,7 @@ func Serve(ctx context.Context, q *queue.Queue, x *Index, open queue.Unfinished,
 		}),
 		askQueues:  answer(caught, func(_ context.Context, what asked) (any, error) { return x.queues(what.After), nil }),
 		askBatches: answer(caught, func(_ context.Context, what asked) (any, error) { return x.batches(what.One, what.After), nil }),
-		askWhy:     answer(caught, func(ctx context.Context, what asked) (any, error) { return q.Why(ctx, what.One, open) }),
+		askWhy:     answer(caught, func(ctx context.Context, what asked) (any, error) { return q.Standings().Why(ctx, what.One, open) }),
 		question.Resolve: answer(caught, func(_ context.Context, text string) (any, error) {
 			ids, n := x.resolve(text, record.AmbiguousShown)
 			return question.Resolved{IDs: ids, Count: n}, nil

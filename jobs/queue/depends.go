@@ -22,7 +22,7 @@ func (q *Queue) Depend(ctx context.Context, id string) (open []string, err error
 		if err != nil {
 			return nil, err
 		}
-		open, failed, err := q.dependencies(ctx, e)
+		open, failed, err := q.Dependencies(ctx, e.Record)
 		switch {
 		case err != nil:
 			return nil, err
@@ -44,25 +44,6 @@ func (q *Queue) Depend(ctx context.Context, id string) (open []string, err error
 		}
 		return nil, nil
 	}
-}
-
-// dependencies returns the jobs that e waits for and that have not ended, or
-// says how one ended so that e cannot begin.
-func (q *Queue) dependencies(ctx context.Context, e record.Entry) (open []string, failed string, err error) {
-	for _, id := range e.DependsOn {
-		on, err := q.Read(ctx, id)
-		switch {
-		case errors.Is(err, jobs.ErrNotFound):
-			return nil, fmt.Sprintf("job %s is no longer kept, so its outcome is not known", id), nil
-		case err != nil:
-			return nil, "", err
-		case on.State != jobs.Finished:
-			open = append(open, id)
-		case on.Outcome != jobs.Success:
-			return nil, fmt.Sprintf("job %s ended in %s (%s: %s)", id, on.Outcome, on.Reason, on.Message), nil
-		}
-	}
-	return open, "", nil
 }
 
 // end finishes a job that no worker runs.

@@ -42,6 +42,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/permit"
 	"github.com/penstock-run/penstock/jobs/presence"
 	"github.com/penstock-run/penstock/jobs/record"
+	"github.com/penstock-run/penstock/jobs/standing"
 	"github.com/penstock-run/penstock/jobs/timetable"
 )
 
@@ -197,4 +198,12 @@ func (q *Queue) Holds() hold.Holds { return hold.New(q.conn) }
 // Permits returns the caps, and who has their permits.
 func (q *Queue) Permits() permit.Permits {
 	return permit.New(q.conn, q.Store, q.put, decideWithin)
+}
+
+// Standings says what keeps jobs where they are.
+func (q *Queue) Standings() standing.Standings {
+	return standing.Standings{
+		Conn: q.conn, Names: q.names, Records: q.Store, Holds: q.Holds(), Permits: q.Permits(), Lanes: q.lanes,
+		Workers: q.Workers(), Election: q.election,
+	}
 }

@@ -14,7 +14,7 @@ import (
 
 func standing(tb testing.TB, q *queue.Queue, id string) why.Standing {
 	tb.Helper()
-	s, err := q.Why(jobstest.Context(tb), id, nil)
+	s, err := q.Standings().Why(jobstest.Context(tb), id, nil)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -90,7 +90,7 @@ func TestWhyOnTheWayOfAJob(t *testing.T) {
 	wants(t, q, rec, why.KeptCancelling)
 	settle(t, c, jobs.AgentFailed.Ended("it was told to end"))
 	wants(t, q, rec, why.KeptFinished)
-	if _, err := q.Why(ctx, jobs.NewID(), nil); !errors.Is(err, jobs.ErrNotFound) {
+	if _, err := q.Standings().Why(ctx, jobs.NewID(), nil); !errors.Is(err, jobs.ErrNotFound) {
 		t.Errorf("why of no job: %v", err)
 	}
 }

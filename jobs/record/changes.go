@@ -124,3 +124,22 @@ func (s Store) Written(ctx context.Context, within time.Duration) ([]jobs.Record
 	}
 	return slices.SortedFunc(maps.Values(found), func(a, b jobs.Record) int { return cmp.Compare(a.ID, b.ID) }), nil
 }
+
+// Dependencies returns the jobs that a job waits for and that have not ended, or
+// says how one ended so that it cannot begin.
+func (s Store) Dependencies(ctx context.Context, rec jobs.Record) (open []string, failed string, err error) {
+	for _, id := range rec.DependsOn {
+		on, err := s.Read(ctx, id)
+		switch {
+		case errors.Is(err, jobs.ErrNotFound):
+			return nil, fmt.Sprintf("job %s is no longer kept, so its outcome is not known", id), nil
+		case err != nil:
+			return nil, "", err
+		case on.State != jobs.Finished:
+			open = append(open, id)
+		case on.Outcome != jobs.Success:
+			return nil, fmt.Sprintf("job %s ended in %s (%s: %s)", id, on.Outcome, on.Reason, on.Message), nil
+		}
+	}
+	return open, "", nil
+}

@@ -1,4 +1,4 @@
-package queue
+package standing
 
 import (
 	"context"
@@ -30,15 +30,15 @@ type contenders struct {
 
 // ahead finds the jobs that are or may be claimed before one that is pending,
 // and whether that one is not in its queue at all.
-func (q *Queue) ahead(ctx context.Context, me record.Entry, f *why.Facts) error {
+func (s Standings) ahead(ctx context.Context, me record.Entry, f *why.Facts) error {
 	in := contenders{me: me, ready: map[string]record.Entry{}, before: map[string]bool{}, runs: map[string]bool{}, f: f}
 	var holds []jobs.Hold
 	var led bool
 	g, asking := errgroup.WithContext(ctx)
-	g.Go(func() (err error) { in.caps, err = q.Permits().Caps(asking); return err })
-	g.Go(func() (err error) { in.all, err = q.Entries(asking, record.Filter{}); return err })
-	g.Go(func() (err error) { holds, err = q.Holds().List(asking); return err })
-	g.Go(func() (err error) { led, err = q.election.Led(asking); return err })
+	g.Go(func() (err error) { in.caps, err = s.Permits.Caps(asking); return err })
+	g.Go(func() (err error) { in.all, err = s.Records.Entries(asking, record.Filter{}); return err })
+	g.Go(func() (err error) { holds, err = s.Holds.List(asking); return err })
+	g.Go(func() (err error) { led, err = s.Election.Led(asking); return err })
 	if err := g.Wait(); err != nil {
 		return err
 	}
@@ -46,7 +46,7 @@ func (q *Queue) ahead(ctx context.Context, me record.Entry, f *why.Facts) error 
 	for _, e := range in.all {
 		in.runs[e.ID] = e.State == jobs.Executing
 	}
-	full, err := q.full(ctx, in)
+	full, err := s.full(ctx, in)
 	if err != nil {
 		return err
 	}
@@ -60,14 +60,14 @@ func (q *Queue) ahead(ctx context.Context, me record.Entry, f *why.Facts) error 
 		}
 	}
 	for _, lane := range subject.Lanes {
-		if err := q.aheadIn(ctx, lane, in); err != nil {
+		if err := s.aheadIn(ctx, lane, in); err != nil {
 			return err
 		}
 		if lane == me.Lane {
 			break
 		}
 	}
-	return q.capped(ctx, in)
+	return s.capped(ctx, in)
 }
 
 // enter notes a job that could be claimed.
@@ -87,12 +87,12 @@ func (in contenders) enter(e record.Entry) {
 
 // aheadIn is ahead in one lane, whose order is the broker's. What is not there
 // yet comes after that, in the order of shares.
-func (q *Queue) aheadIn(ctx context.Context, lane string, in contenders) error {
-	if _, err := q.lanes.Lease(ctx, in.me.Class, lane); err != nil {
+func (s Standings) aheadIn(ctx context.Context, lane string, in contenders) error {
+	if _, err := s.Lanes.Lease(ctx, in.me.Class, lane); err != nil {
 		return err
 	}
 	before, there := true, map[string]bool{}
-	for m, err := range q.conn.Scan(ctx, wire.Range{Stream: subject.QueueStream(in.me.Class, lane), Subject: q.names.QueueAll(in.me.Class, lane)}) {
+	for m, err := range s.Conn.Scan(ctx, wire.Range{Stream: subject.QueueStream(in.me.Class, lane), Subject: s.Names.QueueAll(in.me.Class, lane)}) {
 		if err != nil {
 			return err
 		}
@@ -136,7 +136,7 @@ func (in contenders) backlog(lane string, there map[string]bool) {
 }
 
 // full returns the keys of the caps that have no permit left.
-func (q *Queue) full(ctx context.Context, in contenders) (map[string]bool, error) {
+func (s Standings) full(ctx context.Context, in contenders) (map[string]bool, error) {
 	most := map[string]int{}
 	for _, e := range in.all {
 		if e.State == jobs.Pending {
@@ -147,7 +147,7 @@ func (q *Queue) full(ctx context.Context, in contenders) (map[string]bool, error
 	}
 	full := map[string]bool{}
 	for key, n := range most {
-		running, err := q.running(ctx, key, in)
+		running, err := s.running(ctx, key, in)
 		if err != nil {
 			return nil, err
 		}
@@ -157,8 +157,8 @@ func (q *Queue) full(ctx context.Context, in contenders) (map[string]bool, error
 }
 
 // running is how many jobs run that have a permit of a cap.
-func (q *Queue) running(ctx context.Context, key string, in contenders) (int, error) {
-	holders, err := q.Permits().Holders(ctx, key)
+func (s Standings) running(ctx context.Context, key string, in contenders) (int, error) {
+	holders, err := s.Permits.Holders(ctx, key)
 	n := 0
 	for _, h := range holders {
 		if in.runs[h.Job] {
@@ -169,9 +169,9 @@ func (q *Queue) running(ctx context.Context, key string, in contenders) (int, er
 }
 
 // capped says of the caps that bound a job how they are used.
-func (q *Queue) capped(ctx context.Context, in contenders) error {
+func (s Standings) capped(ctx context.Context, in contenders) error {
 	for _, c := range in.caps.Of(in.me.Record) {
-		running, err := q.running(ctx, c.Key, in)
+		running, err := s.running(ctx, c.Key, in)
 		if err != nil {
 			return err
 		}

@@ -1,4 +1,6 @@
-package queue
+// Package standing says what keeps a job where it is, and which jobs compete with it to be
+// claimed next.
+package standing
 
 import (
 	"context"
@@ -10,13 +12,29 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/election"
 	"github.com/penstock-run/penstock/jobs/hold"
+	"github.com/penstock-run/penstock/jobs/internal/lane"
 	"github.com/penstock-run/penstock/jobs/internal/subject"
 	"github.com/penstock-run/penstock/jobs/internal/wire"
+	"github.com/penstock-run/penstock/jobs/permit"
+	"github.com/penstock-run/penstock/jobs/presence"
 	"github.com/penstock-run/penstock/jobs/record"
 	"github.com/penstock-run/penstock/jobs/schedule"
 	"github.com/penstock-run/penstock/jobs/why"
 )
+
+// Standings are those of the jobs of a pool. The methods may be called from any goroutine.
+type Standings struct {
+	Conn     *wire.Conn
+	Names    subject.Names
+	Records  record.Store
+	Holds    hold.Holds
+	Permits  permit.Permits
+	Lanes    *lane.Lanes
+	Workers  presence.Workers
+	Election *election.Election
+}
 
 // Unfinished knows all jobs that have not ended, as the leader does.
 type Unfinished interface {
@@ -39,50 +57,50 @@ type Competition struct {
 
 // Why says what keeps a job where it is. Where open is nil, it reads all records to find the
 // jobs that compete with it.
-func (q *Queue) Why(ctx context.Context, id string, open Unfinished) (why.Standing, error) {
-	e, err := q.Find(ctx, id)
+func (s Standings) Why(ctx context.Context, id string, open Unfinished) (why.Standing, error) {
+	e, err := s.Records.Find(ctx, id)
 	if err != nil {
 		return why.Standing{}, err
 	}
-	f, err := q.facts(ctx, e, open)
+	f, err := s.facts(ctx, e, open)
 	if err != nil {
 		return why.Standing{}, fmt.Errorf("why job %s is %s: %w", e.ID, e.State, err)
 	}
 	return why.Of(f), nil
 }
 
-func (q *Queue) facts(ctx context.Context, e record.Entry, open Unfinished) (why.Facts, error) {
+func (s Standings) facts(ctx context.Context, e record.Entry, open Unfinished) (why.Facts, error) {
 	f := why.Facts{Record: e.Record, Written: e.At}
 	if e.State == jobs.Finished {
 		return f, nil
 	}
 	// All at once, since each is a round trip or more.
 	g, asking := errgroup.WithContext(ctx)
-	g.Go(func() (err error) { f.Now, err = q.Now(asking); return err })
-	g.Go(func() (err error) { f.Lease, err = q.lanes.Lease(asking, e.Class, e.Lane); return err })
-	g.Go(func() (err error) { f.Queue, err = q.paused(asking, jobs.HoldQueue, e.Queue); return err })
+	g.Go(func() (err error) { f.Now, err = s.Records.Now(asking); return err })
+	g.Go(func() (err error) { f.Lease, err = s.Lanes.Lease(asking, e.Class, e.Lane); return err })
+	g.Go(func() (err error) { f.Queue, err = s.paused(asking, jobs.HoldQueue, e.Queue); return err })
 	if e.Batch != "" {
-		g.Go(func() (err error) { f.Batch, err = q.paused(asking, jobs.HoldBatch, e.Batch); return err })
+		g.Go(func() (err error) { f.Batch, err = s.paused(asking, jobs.HoldBatch, e.Batch); return err })
 	}
 	if e.State == jobs.Pending {
-		g.Go(func() (err error) { f.Workers, err = q.Workers().List(asking); return err })
+		g.Go(func() (err error) { f.Workers, err = s.Workers.List(asking); return err })
 	}
 	err := g.Wait()
 	switch {
 	case err != nil:
 		return f, err
 	case e.Dependent():
-		return f, q.dependsOn(ctx, e, &f)
+		return f, s.dependsOn(ctx, e, &f)
 	case e.State == jobs.Pending && open != nil:
-		return f, q.aheadOpen(ctx, e, open, &f)
+		return f, s.aheadOpen(ctx, e, open, &f)
 	case e.State == jobs.Pending:
-		return f, q.ahead(ctx, e, &f)
+		return f, s.ahead(ctx, e, &f)
 	}
 	return f, nil
 }
 
-func (q *Queue) paused(ctx context.Context, kind jobs.HoldKind, name string) (*why.Pause, error) {
-	h, err := q.Holds().Get(ctx, kind, name)
+func (s Standings) paused(ctx context.Context, kind jobs.HoldKind, name string) (*why.Pause, error) {
+	h, err := s.Holds.Get(ctx, kind, name)
 	if err != nil || h == nil || h.Cancel {
 		return nil, err
 	}
@@ -90,13 +108,13 @@ func (q *Queue) paused(ctx context.Context, kind jobs.HoldKind, name string) (*w
 }
 
 // dependsOn finds the jobs that e waits for.
-func (q *Queue) dependsOn(ctx context.Context, e record.Entry, f *why.Facts) error {
-	ids, failed, err := q.dependencies(ctx, e)
+func (s Standings) dependsOn(ctx context.Context, e record.Entry, f *why.Facts) error {
+	ids, failed, err := s.Records.Dependencies(ctx, e.Record)
 	if err != nil || failed != "" { // it ends as soon as a process looks
 		return err
 	}
 	for _, id := range ids {
-		on, err := q.Read(ctx, id)
+		on, err := s.Records.Read(ctx, id)
 		if err != nil {
 			return err
 		}
@@ -105,22 +123,22 @@ func (q *Queue) dependsOn(ctx context.Context, e record.Entry, f *why.Facts) err
 	return nil
 }
 
-// aheadOpen is [Queue.ahead] with the jobs that open knows. There is a leader, which is who asks.
-func (q *Queue) aheadOpen(ctx context.Context, me record.Entry, open Unfinished, f *why.Facts) error {
+// aheadOpen is [Standings.ahead] with the jobs that open knows. There is a leader, which is who asks.
+func (s Standings) aheadOpen(ctx context.Context, me record.Entry, open Unfinished, f *why.Facts) error {
 	in := Competition{Job: me.Record, Lease: f.Lease, Workers: f.Workers, Order: map[string][]string{}}
 	var holds []jobs.Hold
 	g, asking := errgroup.WithContext(ctx)
-	g.Go(func() (err error) { in.Caps, err = q.Permits().Caps(asking); return err })
-	g.Go(func() (err error) { holds, err = q.Holds().List(asking); return err })
+	g.Go(func() (err error) { in.Caps, err = s.Permits.Caps(asking); return err })
+	g.Go(func() (err error) { holds, err = s.Holds.List(asking); return err })
 	if err := g.Wait(); err != nil {
 		return err
 	}
 	in.Paused = func(rec jobs.Record) bool { return hold.Pauses(holds, rec) }
 	for _, lane := range subject.Lanes[:slices.Index(subject.Lanes, me.Lane)+1] {
-		if _, err := q.lanes.Lease(ctx, me.Class, lane); err != nil {
+		if _, err := s.Lanes.Lease(ctx, me.Class, lane); err != nil {
 			return err
 		}
-		for m, err := range q.conn.Scan(ctx, wire.Range{Stream: subject.QueueStream(me.Class, lane), Subject: q.names.QueueAll(me.Class, lane)}) {
+		for m, err := range s.Conn.Scan(ctx, wire.Range{Stream: subject.QueueStream(me.Class, lane), Subject: s.Names.QueueAll(me.Class, lane)}) {
 			if err != nil {
 				return err
 			}
