@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/internal/delivery"
 	"github.com/penstock-run/penstock/jobs/internal/subject"
 	"github.com/penstock-run/penstock/jobs/internal/wire"
 )
@@ -19,7 +20,7 @@ import (
 // those that an administrator has changed. Such a message stays in its stream,
 // is never delivered again, and the broker says so once.
 func (q *Queue) RunAdvisories(ctx context.Context) error {
-	return q.consume(ctx, subject.Advisories, subject.Taker, q.advised)
+	return q.deliveries.Consume(ctx, subject.Advisories, subject.Taker, q.advised)
 }
 
 func (q *Queue) advised(ctx context.Context, msg *nats.Msg) error {
@@ -41,7 +42,7 @@ func (q *Queue) advised(ctx context.Context, msg *nats.Msg) error {
 			return err
 		}
 	}
-	return q.ack(ctx, delivery{subject: msg.Subject, reply: msg.Reply})
+	return q.deliveries.Ack(ctx, delivery.Of(msg))
 }
 
 // undelivered ends the job of a message that is no longer delivered, and removes
@@ -57,7 +58,7 @@ func (q *Queue) undelivered(ctx context.Context, stream string, m wire.Message, 
 	}
 	switch e.State {
 	case jobs.Executing, jobs.Pending:
-		lease, now, err := q.times(ctx, delivery{class: e.Class, lane: lane})
+		lease, now, err := q.times(ctx, delivery.Delivery{Class: e.Class, Lane: lane})
 		if err != nil {
 			return err
 		}

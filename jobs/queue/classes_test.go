@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/internal/delivery"
 	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/jobs/queue"
 	"github.com/penstock-run/penstock/jobs/record"
@@ -107,11 +108,11 @@ func TestANewClassNotifiesClaimers(t *testing.T) {
 		}
 		settle(t, c, jobs.WorkerDrained.Ended("shutdown"))
 		settle(t, claimer(t, b, label), success)
-		if fastest < queue.Poll/2 {
+		if fastest < delivery.Poll/2 {
 			return
 		}
 	}
-	t.Errorf("the fastest claim took %s; a claimer that is not notified looks every %s", fastest, queue.Poll)
+	t.Errorf("the fastest claim took %s; a claimer that is not notified looks every %s", fastest, delivery.Poll)
 }
 
 // A pause of a queue holds its classes too, those that come later included.

@@ -11,12 +11,11 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/internal/skew"
 	"github.com/penstock-run/penstock/jobs/internal/subject"
-	"github.com/penstock-run/penstock/jobs/pause"
 )
 
 // StaleAck acknowledges a claim's message even if another worker has the lease
 // now, as a defective worker would.
-func StaleAck(ctx context.Context, c *Claim) error { return c.q.ack(ctx, c.d) }
+func StaleAck(ctx context.Context, c *Claim) error { return c.q.deliveries.Ack(ctx, c.d) }
 
 // ParkOnly is the first half of parking a claim.
 func ParkOnly(ctx context.Context, c *Claim, until time.Time) error {
@@ -34,7 +33,7 @@ func TakeKey(ctx context.Context, q *Queue, id string, job jobs.Job) error {
 
 // GiveBack makes the broker deliver a claim's message again at once, as it
 // does after a crash that made it forget the delivery.
-func GiveBack(c *Claim) error { return c.q.again(c.d) }
+func GiveBack(c *Claim) error { return c.q.deliveries.Again(c.d) }
 
 // Bury files a dead letter again.
 func Bury(ctx context.Context, q *Queue, letter jobs.DeadLetter) error {
@@ -73,44 +72,12 @@ func (q *Queue) Age(at, now time.Time, promised time.Duration) time.Duration {
 	return q.clock.Age(at, now, promised)
 }
 
-// Poll is how often a claimer looks that nothing wakes.
-const Poll = poll
-
 // Silence is how many leases a worker may be silent.
 const Silence = skew.Silence
 
 // HoldBack lets the broker offer a claim's job again much later, as one does
 // whose clock was set back.
-func (c *Claim) HoldBack() error { return c.q.nak(c.d, time.Hour) }
-
-// CancelAndHand has one claimer wait for a job, cancels its wait, and hands it a job before
-// it has noticed. It returns the claim, if the claimer took the job.
-func CancelAndHand(ctx context.Context, q *Queue) (*Claim, error) {
-	own := q.claimersOf([]string{"default"}, nil)
-	own.asking <- struct{}{} // so that this claimer has to wait for what it is handed
-	defer func() { <-own.asking }()
-	found, err := own.ask(ctx)
-	if err != nil {
-		return nil, err
-	}
-	waiting, cancel := context.WithCancel(ctx)
-	defer cancel()
-	claimed := make(chan *Claim)
-	go func() {
-		c, err := q.Claim(waiting, "w", own.queues)
-		if err != nil {
-			c = nil // it was cancelled
-		}
-		claimed <- c
-	}()
-	for own.wanted() < 2 {
-		pause.For(ctx, time.Millisecond)
-	}
-	first := own.first()
-	cancel()
-	first <- found[0]
-	return <-claimed, ctx.Err()
-}
+func (c *Claim) HoldBack() error { return c.q.deliveries.Nak(c.d, time.Hour) }
 
 // Undelivered is how many messages of a class the broker has counted that no worker has
 // been given.
@@ -127,17 +94,4 @@ func Undelivered(ctx context.Context, q *Queue, class string) (uint64, error) {
 		n += con.CachedInfo().NumPending
 	}
 	return n, nil
-}
-
-// HoldAsking keeps the claimers of a queue from asking the broker. Release waits until so
-// many wait, and lets one of them ask.
-func HoldAsking(ctx context.Context, q *Queue) (release func(waiting int)) {
-	own := q.claimersOf([]string{"default"}, nil)
-	own.asking <- struct{}{}
-	return func(waiting int) {
-		for own.wanted() <= waiting && ctx.Err() == nil {
-			pause.For(ctx, time.Millisecond)
-		}
-		<-own.asking
-	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/hold"
+	"github.com/penstock-run/penstock/jobs/internal/delivery"
 	"github.com/penstock-run/penstock/jobs/record"
 )
 
@@ -57,7 +58,7 @@ func (q *Queue) Release(ctx context.Context, kind jobs.HoldKind, name string, li
 
 // held keeps a job that is about to be claimed from beginning where its batch is
 // held, and reports whether it did.
-func (q *Queue) held(ctx context.Context, d delivery, e record.Entry) (bool, error) {
+func (q *Queue) held(ctx context.Context, d delivery.Delivery, e record.Entry) (bool, error) {
 	if e.Batch == "" {
 		return false, nil
 	}
@@ -76,7 +77,7 @@ func (q *Queue) held(ctx context.Context, d delivery, e record.Entry) (bool, err
 
 // park takes a job out of its queue for as long as the hold lasts: one write
 // and one acknowledgement, however long that is.
-func (q *Queue) park(ctx context.Context, d delivery, e record.Entry, h jobs.Hold) error {
+func (q *Queue) park(ctx context.Context, d delivery.Delivery, e record.Entry, h jobs.Hold) error {
 	e.State, e.Worker, e.Beat, e.Hold = jobs.Waiting, "", 0, string(h.Kind)
 	if e.Reason == "" { // else it says how the last attempt ended
 		e.Message = hold.Words(h)
@@ -85,7 +86,7 @@ func (q *Queue) park(ctx context.Context, d delivery, e record.Entry, h jobs.Hol
 	if err != nil {
 		return err
 	}
-	if err := q.ack(ctx, d); err != nil {
+	if err := q.deliveries.Ack(ctx, d); err != nil {
 		return err
 	}
 	// A process that released the hold since may not have seen this job parked.

@@ -7,6 +7,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/internal/delivery"
 	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/jobs/queue"
 )
@@ -23,7 +24,7 @@ func TestNoLaneStarves(t *testing.T) {
 		jobstest.Submit(t, q, job)
 	}
 	const rounds, each = 3, 4
-	for range rounds * queue.LowShare {
+	for range rounds * delivery.LowShare {
 		submit(jobs.High)
 	}
 	for range each {
@@ -33,7 +34,7 @@ func TestNoLaneStarves(t *testing.T) {
 		}
 	}
 	var got []jobs.Record
-	for range rounds * queue.LowShare {
+	for range rounds * delivery.LowShare {
 		c, err := q.Claim(jobstest.Context(t), "w", []string{"default"}, "gpu")
 		if err != nil {
 			t.Fatal(err)
@@ -49,14 +50,14 @@ func TestNoLaneStarves(t *testing.T) {
 		}
 		return n
 	}
-	for part := range slices.Chunk(got, queue.LowShare) {
+	for part := range slices.Chunk(got, delivery.LowShare) {
 		if n := count(part, jobs.Low); n != 1 {
-			t.Errorf("%d of %d claims in a row were low, want 1", n, queue.LowShare)
+			t.Errorf("%d of %d claims in a row were low, want 1", n, delivery.LowShare)
 		}
 	}
-	for part := range slices.Chunk(got, queue.NormalShare) {
+	for part := range slices.Chunk(got, delivery.NormalShare) {
 		if n := count(part, jobs.Normal); n != 1 {
-			t.Errorf("%d of %d claims in a row were normal, want 1", n, queue.NormalShare)
+			t.Errorf("%d of %d claims in a row were normal, want 1", n, delivery.NormalShare)
 		}
 	}
 	needy := 0
@@ -65,7 +66,7 @@ func TestNoLaneStarves(t *testing.T) {
 			needy++
 		}
 	}
-	if needy != rounds*queue.LowShare/queue.NormalShare/2 {
+	if needy != rounds*delivery.LowShare/delivery.NormalShare/2 {
 		t.Errorf("%d claims of the middle lane were of the class with needs, want half of them", needy)
 	}
 }

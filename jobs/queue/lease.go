@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/internal/delivery"
 	"github.com/penstock-run/penstock/jobs/internal/wire"
 	"github.com/penstock-run/penstock/jobs/pause"
 	"github.com/penstock-run/penstock/jobs/record"
@@ -18,7 +19,7 @@ import (
 // long as it is kept. Its methods may be called from any goroutine.
 type Claim struct {
 	q        *Queue
-	d        delivery
+	d        delivery.Delivery
 	job      jobs.Job
 	rec      jobs.Record // as claimed
 	lease    time.Duration
@@ -173,7 +174,7 @@ func (c *Claim) beat(ctx context.Context) error {
 			c.held, c.good = next, sent
 			// Only now: the record says that the message is ours. It need
 			// not arrive, the next one will.
-			_ = c.q.conn.NC.Publish(c.d.reply, []byte("+WPI"))
+			_ = c.q.conn.NC.Publish(c.d.Reply, []byte("+WPI"))
 			return nil
 		}
 		if isConflict(err) {
@@ -283,15 +284,15 @@ func (c *Claim) Settle(ctx context.Context, end jobs.Ended, announce func(ctx co
 		// The verdict stands even if this fails. A broker that was killed may no
 		// longer know which worker has the message, and answers nothing: it gives
 		// it again, and the worker that gets it acknowledges it.
-		_ = c.q.ack(ctx, c.d)
+		_ = c.q.deliveries.Ack(ctx, c.d)
 		return rec, nil
 	case jobs.Delayed:
 		if err := c.q.schedule(ctx, rec); err != nil {
 			return rec, fmt.Errorf("schedule job %s: %w", rec.ID, err)
 		}
-		return rec, c.q.ack(ctx, c.d)
+		return rec, c.q.deliveries.Ack(ctx, c.d)
 	}
-	return rec, c.q.again(c.d)
+	return rec, c.q.deliveries.Again(c.d)
 }
 
 // forgo gives the attempt's permits back once it has ended.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/internal/delivery"
 	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/jobs/queue"
 	"github.com/penstock-run/penstock/jobs/record"
@@ -75,7 +76,7 @@ func TestClaimersAreNotified(t *testing.T) {
 	// A claimer that is not notified takes longer every time; one that is may do so on a
 	// busy machine.
 	fastest := time.Hour
-	for tries := 0; tries < 10 && fastest > queue.Poll/2; tries++ {
+	for tries := 0; tries < 10 && fastest > delivery.Poll/2; tries++ {
 		took := make(chan time.Time, 1)
 		var done sync.WaitGroup
 		done.Go(func() {
@@ -89,8 +90,8 @@ func TestClaimersAreNotified(t *testing.T) {
 		fastest = min(fastest, (<-took).Sub(begun))
 		done.Wait()
 	}
-	if fastest > queue.Poll/2 {
-		t.Errorf("claimed after %s; a claimer that is not notified looks every %s", fastest, queue.Poll)
+	if fastest > delivery.Poll/2 {
+		t.Errorf("claimed after %s; a claimer that is not notified looks every %s", fastest, delivery.Poll)
 	}
 }
 
@@ -178,7 +179,7 @@ func TestRequeue(t *testing.T) {
 	// A claimer that is not notified takes longer every time; one that is may do so on a
 	// busy machine.
 	fastest := time.Hour
-	for tries := 0; tries < 10 && fastest > queue.Poll/2; tries++ {
+	for tries := 0; tries < 10 && fastest > delivery.Poll/2; tries++ {
 		jobstest.Submit(t, a, jobstest.Job())
 		c := jobstest.Claim(t, a, "w1")
 		took := make(chan *queue.Claim, 1)
@@ -196,7 +197,7 @@ func TestRequeue(t *testing.T) {
 		}
 		settle(t, next, success)
 	}
-	if fastest > queue.Poll/2 {
+	if fastest > delivery.Poll/2 {
 		t.Errorf("the fastest was claimed after %s, want it at once", fastest)
 	}
 }

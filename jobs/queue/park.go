@@ -30,7 +30,7 @@ func (c *Claim) Park(ctx context.Context, question string, until time.Time) (job
 	if err := c.q.schedule(ctx, rec); err != nil {
 		return rec, fmt.Errorf("schedule job %s: %w", rec.ID, err)
 	}
-	return rec, c.q.ack(ctx, c.d)
+	return rec, c.q.deliveries.Ack(ctx, c.d)
 }
 
 // commitParked is the write that decides.

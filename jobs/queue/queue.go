@@ -35,6 +35,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/deadletter"
 	"github.com/penstock-run/penstock/jobs/election"
 	"github.com/penstock-run/penstock/jobs/hold"
+	"github.com/penstock-run/penstock/jobs/internal/delivery"
 	"github.com/penstock-run/penstock/jobs/internal/lane"
 	"github.com/penstock-run/penstock/jobs/internal/skew"
 	"github.com/penstock-run/penstock/jobs/internal/subject"
@@ -103,16 +104,17 @@ type Hooks struct {
 type Queue struct {
 	record.Store // reads
 
-	cfg      Config
-	names    subject.Names
-	conn     *wire.Conn
-	election *election.Election
-	lanes    *lane.Lanes
-	clock    *skew.Clock
+	cfg        Config
+	names      subject.Names
+	conn       *wire.Conn
+	election   *election.Election
+	lanes      *lane.Lanes
+	clock      *skew.Clock
+	deliveries delivery.Deliveries
 
 	mu       sync.Mutex
-	claimers map[string]*claimers // by queues and labels
-	looked   time.Time            // when the store last had room
+	claimers map[string]*delivery.Claimers // by queues and labels
+	looked   time.Time                     // when the store last had room
 }
 
 // Open creates what is missing on the broker, or binds to what is there.
@@ -138,7 +140,7 @@ func bind(nc *nats.Conn, cfg Config) (*Queue, error) {
 	conn.Bound = conn.Bound || cfg.Bind
 	q := &Queue{
 		cfg: cfg, names: names, conn: conn, election: &election.Election{Conn: conn, Names: names},
-		lanes: lane.New(conn, names, cfg.layout()), clock: skew.New(), claimers: map[string]*claimers{},
+		lanes: lane.New(conn, names, cfg.layout()), clock: skew.New(), deliveries: delivery.New(conn, names), claimers: map[string]*delivery.Claimers{},
 	}
 	q.Store = record.New(conn, names, func(e record.Entry) { q.clock.Sighted(e) })
 	return q, nil

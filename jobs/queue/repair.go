@@ -10,8 +10,8 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/hold"
+	"github.com/penstock-run/penstock/jobs/internal/delivery"
 	"github.com/penstock-run/penstock/jobs/internal/subject"
-	"github.com/penstock-run/penstock/jobs/pause"
 	"github.com/penstock-run/penstock/jobs/record"
 	"github.com/penstock-run/penstock/jobs/timetable"
 )
@@ -204,7 +204,7 @@ func (q *Queue) overdue(e record.Entry, now time.Time) bool {
 // fire work on the schedules that come due, until ctx ends. Several processes
 // may do so at once. Without fire, firings are left to others.
 func (q *Queue) RunDue(ctx context.Context, fire timetable.Fire) error {
-	return q.consume(ctx, subject.Schedules, subject.Due, func(ctx context.Context, msg *nats.Msg) error {
+	return q.deliveries.Consume(ctx, subject.Schedules, subject.Due, func(ctx context.Context, msg *nats.Msg) error {
 		name, ok := q.names.ParseFire(msg.Subject)
 		switch {
 		case !ok:
@@ -215,20 +215,20 @@ func (q *Queue) RunDue(ctx context.Context, fire timetable.Fire) error {
 		if err := q.Timetable().Fired(ctx, name, fire); err != nil {
 			return err
 		}
-		return q.ack(ctx, delivery{subject: msg.Subject, reply: msg.Reply})
+		return q.deliveries.Ack(ctx, delivery.Of(msg))
 	})
 }
 
 func (q *Queue) due(ctx context.Context, msg *nats.Msg) error {
 	class, lane, _, id, err := q.names.ParseDue(msg.Subject)
-	d := delivery{class: class, lane: lane, subject: msg.Subject, reply: msg.Reply}
+	d := delivery.Delivery{Class: class, Lane: lane, Subject: msg.Subject, Reply: msg.Reply}
 	if err != nil {
 		q.refuse(ctx, d, err)
 		return nil
 	}
 	e, err := q.Read(ctx, id)
 	if errors.Is(err, jobs.ErrNotFound) {
-		return q.ack(ctx, d)
+		return q.deliveries.Ack(ctx, d)
 	}
 	if err != nil {
 		return err
@@ -241,13 +241,13 @@ func (q *Queue) due(ctx context.Context, msg *nats.Msg) error {
 		if err := q.schedule(ctx, e.Record); err != nil {
 			return err
 		}
-		return q.ack(ctx, d)
+		return q.deliveries.Ack(ctx, d)
 	}
 	return q.deliver(ctx, e.Record, d)
 }
 
 // deliver enqueues a job that came due and removes the message that said so.
-func (q *Queue) deliver(ctx context.Context, rec jobs.Record, d delivery) error {
+func (q *Queue) deliver(ctx context.Context, rec jobs.Record, d delivery.Delivery) error {
 	switch rec.State {
 	case jobs.Pending:
 		if err := q.Enqueue(ctx, rec); err != nil {
@@ -258,46 +258,5 @@ func (q *Queue) deliver(ctx context.Context, rec jobs.Record, d delivery) error 
 			return err
 		}
 	}
-	return q.ack(ctx, d)
-}
-
-// consume hands the messages of a consumer to do, one at a time, until ctx
-// ends. What do fails on comes again after a while.
-func (q *Queue) consume(ctx context.Context, stream, consumer string, do func(context.Context, *nats.Msg) error) error {
-	// It is short, because a broker that restarts silently forgets the request.
-	const hold = 3 * time.Second
-	request := fmt.Appendf(nil, `{"batch":1,"expires":%d}`, hold)
-	verb := q.conn.API("CONSUMER.MSG.NEXT." + stream + "." + consumer)
-	// An inbox of its own: when it is gone the broker forgets the request that
-	// is open, and gives the next message to a process that is there.
-	inbox := q.conn.NC.NewInbox()
-	sub, err := q.conn.NC.SubscribeSync(inbox)
-	if err != nil {
-		return fmt.Errorf("consume %s: %w", stream, err)
-	}
-	defer func() { _ = sub.Unsubscribe() }() // fails only on a closed connection
-	for ctx.Err() == nil {
-		if err := q.conn.NC.PublishRequest(verb, inbox, request); errors.Is(err, nats.ErrConnectionClosed) {
-			return fmt.Errorf("consume %s: %w: the connection is closed", stream, jobs.ErrUnavailable)
-		}
-		try, cancel := context.WithTimeout(ctx, hold+time.Second)
-		msg, err := sub.NextMsgWithContext(try)
-		cancel()
-		switch {
-		case err != nil || msg.Header.Get("Status") != "" && msg.Header.Get("Status") != "408":
-			pause.For(ctx, time.Second)
-		case msg.Header.Get("Status") == "":
-			q.handle(ctx, msg, do)
-		}
-	}
-	return nil
-}
-
-func (q *Queue) handle(ctx context.Context, msg *nats.Msg, do func(context.Context, *nats.Msg) error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 25*time.Second)
-	defer cancel()
-	if do(ctx, msg) != nil {
-		// Best effort: without it the message comes again when its time is up.
-		_ = q.nak(delivery{reply: msg.Reply}, 2*time.Second)
-	}
+	return q.deliveries.Ack(ctx, d)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/internal/delivery"
 	"github.com/penstock-run/penstock/jobs/internal/subject"
 	"github.com/penstock-run/penstock/jobs/operation"
 )
@@ -30,7 +31,7 @@ type Submission struct {
 // Submissions hands what clients published to do, one at a time, until ctx
 // ends. A submission is removed when do returns nil, else it comes again.
 func (q *Queue) Submissions(ctx context.Context, do func(ctx context.Context, s Submission) error) error {
-	return q.consume(ctx, subject.Intake, subject.Taker, func(ctx context.Context, msg *nats.Msg) error {
+	return q.deliveries.Consume(ctx, subject.Intake, subject.Taker, func(ctx context.Context, msg *nats.Msg) error {
 		meta, err := msg.Metadata()
 		if err != nil {
 			return err
@@ -40,7 +41,7 @@ func (q *Queue) Submissions(ctx context.Context, do func(ctx context.Context, s 
 		if err := do(ctx, s); err != nil {
 			return err
 		}
-		return q.ack(ctx, delivery{subject: msg.Subject, reply: msg.Reply})
+		return q.deliveries.Ack(ctx, delivery.Of(msg))
 	})
 }
 
