@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/catalog"
 	"github.com/penstock-run/penstock/jobs/pause"
-	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/jobs/recovery"
 )
 
 // How often the leader searches all records for steps that a crash left
@@ -144,8 +144,8 @@ func (l leader) keep(ctx context.Context, arrived *arrivals) error {
 // Audit compares the records with the sessions and the results, and returns what
 // the records have lost. With fix it repairs them, and no job that has a result
 // runs again.
-func (d *Dispatcher) Audit(ctx context.Context, fix bool) ([]queue.Loss, error) {
-	return d.cfg.Queue.Audit(ctx, fix, d.cfg.Log.Lasts, d.cfg.Store.LastResult)
+func (d *Dispatcher) Audit(ctx context.Context, fix bool) ([]recovery.Loss, error) {
+	return d.cfg.Queue.Recovery().Audit(ctx, fix, d.cfg.Log.Lasts, d.cfg.Store.LastResult)
 }
 
 // relearn repairs the records before any job is admitted by them.

@@ -60,7 +60,7 @@ func (l Letters) Keep(ctx context.Context, letter jobs.DeadLetter) error {
 	if err != nil {
 		return err
 	}
-	if err := l.conn.Publish(ctx, wire.NewMsg(letter.StoredAt, body)); err != nil {
+	if err := l.conn.PublishBody(ctx, letter.StoredAt, body); err != nil {
 		return fmt.Errorf("file dead letter %s: %w", letter.ID, err)
 	}
 	return nil

@@ -37,7 +37,7 @@ func Check(kind jobs.HoldKind, name string) error {
 func (s Holds) Put(ctx context.Context, h jobs.Hold) error {
 	body, err := json.Marshal(h)
 	if err == nil {
-		err = s.conn.Publish(ctx, wire.NewMsg(key(h), body))
+		err = s.conn.PublishBody(ctx, key(h), body)
 	}
 	if err != nil {
 		return fmt.Errorf("hold %s %s: %w", h.Kind, h.Name, err)

@@ -87,7 +87,7 @@ func (p Permits) SetCaps(ctx context.Context, caps schedule.Caps) error {
 	if err == nil && !slices.Equal(is, caps) {
 		var body []byte
 		if body, err = json.Marshal(caps); err == nil {
-			err = p.conn.Publish(ctx, wire.NewMsg(subject.CapsKey, body))
+			err = p.conn.PublishBody(ctx, subject.CapsKey, body)
 		}
 	}
 	if err != nil {

@@ -64,7 +64,7 @@ func TestAPurgedJobStaysPurged(t *testing.T) {
 	if _, err := q.Get(ctx, rec.ID); !errors.Is(err, jobs.ErrPurged) || !errors.Is(err, jobs.ErrNotFound) {
 		t.Errorf("its record: %v", err)
 	}
-	if lost, err := q.Audit(ctx, true, log.Lasts, store.LastResult); err != nil || len(lost) > 0 {
+	if lost, err := q.Recovery().Audit(ctx, true, log.Lasts, store.LastResult); err != nil || len(lost) > 0 {
 		t.Errorf("a dispatcher that begins to lead repairs %v, %v", lost, err)
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/internal/subject"
+	"github.com/penstock-run/penstock/jobs/internal/wire"
 	"github.com/penstock-run/penstock/jobs/responder"
 )
 
@@ -40,7 +41,7 @@ func (q *Queue) Admit(ctx context.Context, rec jobs.Record) error {
 
 // Admitted returns the ids of the jobs of a class's lane that have a message.
 func (q *Queue) Admitted(ctx context.Context, class, lane string) ([]string, error) {
-	ids, err := q.ids(ctx, subject.QueueStream(class, lane), ">")
+	ids, err := wire.Range{Stream: subject.QueueStream(class, lane), Subject: ">"}.IDs(ctx, q.conn)
 	if err != nil {
 		return nil, fmt.Errorf("look into queue %s: %w", class, err)
 	}

@@ -43,6 +43,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/permit"
 	"github.com/penstock-run/penstock/jobs/presence"
 	"github.com/penstock-run/penstock/jobs/record"
+	"github.com/penstock-run/penstock/jobs/recovery"
 	"github.com/penstock-run/penstock/jobs/standing"
 	"github.com/penstock-run/penstock/jobs/timetable"
 )
@@ -208,4 +209,9 @@ func (q *Queue) Standings() standing.Standings {
 		Conn: q.conn, Names: q.names, Records: q.Store, Holds: q.Holds(), Permits: q.Permits(), Lanes: q.lanes,
 		Workers: q.Workers(), Election: q.election,
 	}
+}
+
+// Recovery compares the records with what else is known of their jobs.
+func (q *Queue) Recovery() recovery.Recovery {
+	return recovery.New(recovery.Config{Conn: q.conn, Records: q.Store, Tenant: q.cfg.Tenant, Retention: q.cfg.Retention, Learn: q.relearn})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/hold"
 	"github.com/penstock-run/penstock/jobs/internal/delivery"
 	"github.com/penstock-run/penstock/jobs/internal/subject"
+	"github.com/penstock-run/penstock/jobs/internal/wire"
 	"github.com/penstock-run/penstock/jobs/record"
 	"github.com/penstock-run/penstock/jobs/timetable"
 )
@@ -259,4 +260,22 @@ func (q *Queue) deliver(ctx context.Context, rec jobs.Record, d delivery.Deliver
 		}
 	}
 	return q.deliveries.Ack(ctx, d)
+}
+
+// relearn writes a record, unless another one was written meanwhile, and does
+// what follows.
+func (q *Queue) relearn(ctx context.Context, e record.Entry) (bool, error) {
+	e, err := q.put(ctx, e)
+	if isConflict(err) {
+		return false, nil
+	}
+	if err == nil && e.State == jobs.Finished {
+		if err = q.withdraw(ctx, e.Record); wire.NoStream(err) {
+			err = nil
+		}
+		if err == nil {
+			err = q.conclude(ctx, e.Record)
+		}
+	}
+	return err == nil, err
 }

@@ -21,7 +21,7 @@ func (q *Queue) Sweep(ctx context.Context) (int, error) {
 	}
 	// This looks at the keys and not at the values: a value that this release
 	// cannot read is not gone.
-	alive, err := q.ids(ctx, subject.KVStream(subject.Jobs), subject.Key(subject.Jobs, "*.*"))
+	alive, err := wire.Range{Stream: subject.KVStream(subject.Jobs), Subject: subject.Key(subject.Jobs, "*.*")}.IDs(ctx, q.conn)
 	if err != nil {
 		return 0, err
 	}
@@ -34,19 +34,6 @@ func (q *Queue) Sweep(ctx context.Context) (int, error) {
 		}
 	}
 	return removed, nil
-}
-
-// ids are the last tokens of the subjects that a stream holds under a filter.
-func (q *Queue) ids(ctx context.Context, stream, filter string) (*idset.Set, error) {
-	var failed error
-	set := idset.Of(func(yield func(string) bool) {
-		failed = wire.Range{Stream: stream, Subject: filter}.EachSubject(ctx, q.conn, func(page map[string]uint64) {
-			for s := range page {
-				yield(s[strings.LastIndexByte(s, '.')+1:])
-			}
-		})
-	})
-	return set, failed
 }
 
 // sweep removes entries that are older than before and belong to no job that is kept.

@@ -117,57 +117,6 @@ func TestWhyOfWhatWaits(t *testing.T) {
 	wants(t, q, rec, why.KeptDue)
 }
 
-// The position is the order in which jobs are claimed: lanes first, then the
-// queue's own order, in which what was lost is before what is new.
-func TestWhyTellsThePosition(t *testing.T) {
-	t.Parallel()
-	s := jobstest.Start(t)
-	q := open(t, s, queue.Config{})
-	present(t, q, why.Worker{Name: "w", Queues: []string{"default"}, Slots: 1, Busy: 1})
-	submit := func(priority jobs.Priority, batch string) jobs.Record {
-		job := batchJob(batch)
-		job.Priority = priority
-		return jobstest.Submit(t, q, job)
-	}
-	lost := submit(jobs.Normal, "")
-	claim := jobstest.Claim(t, q, "dies")
-	alive, die := context.WithCancel(t.Context())
-	kept := make(chan error, 1)
-	go func() { kept <- claim.Keep(alive) }()
-	hold(t, q, jobs.Hold{Kind: jobs.HoldBatch, Name: "held"})
-	submit(jobs.High, "held") // out of the way
-	first, second := submit(jobs.Normal, ""), submit(jobs.Normal, "")
-	low, high := submit(jobs.Low, ""), submit(jobs.High, "")
-	positions := func() (list []int) {
-		for _, rec := range []jobs.Record{high, first, second, low} {
-			list = append(list, wants(t, q, rec, why.KeptSlots).Position)
-		}
-		return list
-	}
-	if got := positions(); len(got) != 4 || got[0] != 1 || got[1] != 2 || got[2] != 3 || got[3] != 4 {
-		t.Errorf("positions %v, want 1 2 3 4", got)
-	}
-	die()
-	if err := <-kept; err != nil {
-		t.Fatal(err)
-	}
-	for deadline := time.Now().Add(jobstest.Patience); standing(t, q, lost.ID).Constraint != why.KeptLost; time.Sleep(lease / 10) {
-		if time.Now().After(deadline) {
-			t.Fatal("the lease does not run out")
-		}
-	}
-	if got := positions(); len(got) != 4 || got[0] != 1 || got[1] != 3 || got[2] != 4 || got[3] != 5 {
-		t.Errorf("positions %v, want 1 3 4 5: what was lost is before what is new", got)
-	}
-	for i, want := range []jobs.Record{high, lost, first, second, low} {
-		c := jobstest.Claim(t, q, "w")
-		if c.Record().ID != want.ID {
-			t.Errorf("claim %d got %s, want %s", i, c.Record().ID, want.ID)
-		}
-		settle(t, c, success)
-	}
-}
-
 // A worker that says nothing more is forgotten, and one that leaves at once.
 func TestAWorkerIsForgotten(t *testing.T) {
 	t.Parallel()

@@ -16,7 +16,7 @@ import (
 	"github.com/penstock-run/penstock/dispatcher/natsd"
 	"github.com/penstock-run/penstock/jobs/backup"
 	"github.com/penstock-run/penstock/jobs/layout"
-	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/jobs/recovery"
 )
 
 // NewRestore returns the command restore.
@@ -113,12 +113,12 @@ func fill(ctx context.Context, shell cli.Shell, p *pool.Pool, f *backup.File) er
 	if err := f.Restore(ctx, p.Conn, shell.Config.Replicas, func(s backup.Stream) { tellStream(shell, s) }); err != nil {
 		return err
 	}
-	return conclude(ctx, shell, p, f, func(loss queue.Loss) { shell.Err.Printf("penstock: repaired: %s\n", loss) })
+	return conclude(ctx, shell, p, f, func(loss recovery.Loss) { shell.Err.Printf("penstock: repaired: %s\n", loss) })
 }
 
 // conclude finishes, on a broker to which a backup was restored, what workers had just begun to
 // finish, and tells what had to be repaired.
-func conclude(ctx context.Context, shell cli.Shell, p *pool.Pool, f *backup.File, repaired func(queue.Loss)) error {
+func conclude(ctx context.Context, shell cli.Shell, p *pool.Pool, f *backup.File, repaired func(recovery.Loss)) error {
 	if err := p.Bind(ctx, shell, pool.Hooks{}); err != nil {
 		return err
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/pool"
 	"github.com/penstock-run/penstock/jobs/backup"
-	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/jobs/recovery"
 )
 
 // verify restores a file to a broker of its own, in a directory beside the file, and
@@ -37,7 +37,7 @@ func verify(ctx context.Context, shell cli.Shell, path string) (err error) {
 		if err := f.Compare(ctx, p.Conn); err != nil {
 			return err
 		}
-		return conclude(ctx, shell, p, f, func(queue.Loss) {})
+		return conclude(ctx, shell, p, f, func(recovery.Loss) {})
 	})
 	if err != nil {
 		hint := "it needs as much room in " + filepath.Dir(path) + " as the pool takes; --verify=false leaves it out"

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/penstock-run/penstock/jobs/internal/subject"
-	"github.com/penstock-run/penstock/jobs/internal/wire"
 )
 
 // A class is a queue, or the part of it whose jobs have the same needs. Each
@@ -24,7 +23,7 @@ func (l *Lanes) Register(ctx context.Context, class string) error {
 	if known || len(needs) == 0 {
 		return nil
 	}
-	if err := l.conn.Publish(ctx, wire.NewMsg(subject.Class(class), []byte("{}"))); err != nil {
+	if err := l.conn.PublishBody(ctx, subject.Class(class), []byte("{}")); err != nil {
 		return fmt.Errorf("register class %s: %w", class, err)
 	}
 	l.mu.Lock()

@@ -9,12 +9,14 @@ import (
 	"maps"
 	"math"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/internal/idset"
 )
 
 // A Range is the messages of a stream that match Subject, from the sequence
@@ -308,6 +310,19 @@ func (c *Conn) Subjects(ctx context.Context, stream, filter string) (map[string]
 	all := map[string]uint64{}
 	err := Range{Stream: stream, Subject: filter}.EachSubject(ctx, c, func(page map[string]uint64) { maps.Copy(all, page) })
 	return all, err
+}
+
+// IDs returns the ids of jobs that the subjects of a range end with.
+func (r Range) IDs(ctx context.Context, c *Conn) (*idset.Set, error) {
+	var failed error
+	set := idset.Of(func(yield func(string) bool) {
+		failed = r.EachSubject(ctx, c, func(page map[string]uint64) {
+			for s := range page {
+				yield(s[strings.LastIndexByte(s, '.')+1:])
+			}
+		})
+	})
+	return set, failed
 }
 
 // EachSubject calls do with the subjects of a range, in the pages in which the broker sends them.

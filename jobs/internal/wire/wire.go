@@ -169,13 +169,6 @@ func (w Write) message(mark string) *nats.Msg {
 	return msg
 }
 
-// NewMsg returns a message to publish.
-func NewMsg(to string, body []byte) *nats.Msg {
-	msg := nats.NewMsg(to)
-	msg.Data = body
-	return msg
-}
-
 // Publish stores a message whatever the subject holds. It may store it twice
 // when an answer is lost, so it is for subjects that refuse or replace a
 // second one.
@@ -189,6 +182,13 @@ func (c *Conn) Publish(ctx context.Context, msg *nats.Msg) error {
 			return err
 		}
 	}
+}
+
+// PublishBody is Publish for a message without headers.
+func (c *Conn) PublishBody(ctx context.Context, to string, body []byte) error {
+	msg := nats.NewMsg(to)
+	msg.Data = body
+	return c.Publish(ctx, msg)
 }
 
 // Last reads the last message of a subject, which may have wildcards, from

@@ -1,4 +1,6 @@
-package queue
+// Package recovery finds out what a broker has lost that was written last: it compares the
+// records of jobs with what their sessions and their stored results know.
+package recovery
 
 import (
 	"cmp"
@@ -19,6 +21,23 @@ import (
 	"github.com/penstock-run/penstock/jobs/internal/wire"
 	"github.com/penstock-run/penstock/jobs/record"
 )
+
+// A Config says which records are compared, and who may write them.
+type Config struct {
+	Conn      *wire.Conn
+	Records   record.Store
+	Tenant    string
+	Retention time.Duration // how long finished jobs are kept
+	// Learn writes a record that has what was lost, does what follows from that, and reports
+	// whether it did: it does not where another process has written the record since.
+	Learn func(context.Context, record.Entry) (bool, error)
+}
+
+// A Recovery compares the records of a pool. Its methods may be called from any goroutine.
+type Recovery struct{ cfg Config }
+
+// New returns what compares records.
+func New(cfg Config) Recovery { return Recovery{cfg} }
 
 // A Loss is a record that knows less of its job than others do: the broker's
 // store has lost what was written last.
@@ -45,7 +64,7 @@ func (l Loss) String() string {
 	return fmt.Sprintf("job %s: %s, but %s says %s", l.Job, was, l.From, is)
 }
 
-// known is what sources other than the record know of a job; see [Queue.Audit].
+// known is what sources other than the record know of a job; see [Recovery.Audit].
 type known struct {
 	last   func(ctx context.Context, records []jobs.Record) (map[string]jobs.Event, error)
 	result func(ctx context.Context, id string) (jobs.Result, uint64, error)
@@ -69,15 +88,15 @@ const (
 // come behind their end; an error is about those that are left out. Result returns the last
 // result that an attempt of a job has stored, and that attempt's epoch, or
 // [jobs.ErrNotFound].
-func (q *Queue) Audit(
+func (r Recovery) Audit(
 	ctx context.Context, fix bool, last func(context.Context, []jobs.Record) (map[string]jobs.Event, error),
 	result func(ctx context.Context, id string) (jobs.Result, uint64, error),
 ) ([]Loss, error) {
 	others := known{last, result}
 	found := map[string]Loss{} // a record that changes meanwhile may be met again
 	var wrong []error          // one that cannot be compared does not keep the others
-	err := q.suspects(ctx, func(batch []record.Entry) error {
-		losses, err := q.auditBatch(ctx, others, batch, fix)
+	err := r.suspects(ctx, func(batch []record.Entry) error {
+		losses, err := r.auditBatch(ctx, others, batch, fix)
 		for _, loss := range losses {
 			found[loss.Job] = loss
 		}
@@ -94,13 +113,13 @@ func (q *Queue) Audit(
 }
 
 // auditBatch compares a few jobs.
-func (q *Queue) auditBatch(ctx context.Context, others known, batch []record.Entry, fix bool) ([]Loss, error) {
+func (r Recovery) auditBatch(ctx context.Context, others known, batch []record.Entry, fix bool) ([]Loss, error) {
 	records := make([]jobs.Record, len(batch))
 	for i, e := range batch {
 		records[i] = e.Record
 	}
 	lasts, unread := others.last(ctx, records)
-	now, err := q.Now(ctx)
+	now, err := r.cfg.Records.Now(ctx)
 	if err != nil {
 		return nil, errors.Join(unread, err)
 	}
@@ -111,11 +130,11 @@ func (q *Queue) auditBatch(ctx context.Context, others known, batch []record.Ent
 	g.SetLimit(auditAtOnce)
 	for _, e := range batch {
 		last, ok := lasts[e.ID]
-		if !ok || !q.lost(e, last, now) {
+		if !ok || !r.lost(e, last, now) {
 			continue
 		}
 		g.Go(func() error {
-			loss, err := q.audit(ctx, others, e, last, fix)
+			loss, err := r.audit(ctx, others, e, last, fix)
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
@@ -133,9 +152,9 @@ func (q *Queue) auditBatch(ctx context.Context, others known, batch []record.Ent
 
 // suspects calls look with the jobs that have not finished as far as the records know, and
 // then with those that have a specification and no record: with a few at a time.
-func (q *Queue) suspects(ctx context.Context, look func([]record.Entry) error) error {
+func (r Recovery) suspects(ctx context.Context, look func([]record.Entry) error) error {
 	// The order matters: a record is made after its specification.
-	specs, err := q.ids(ctx, subject.KVStream(subject.Specs), subject.Key(subject.Specs, "*"))
+	specs, err := wire.Range{Stream: subject.KVStream(subject.Specs), Subject: subject.Key(subject.Specs, "*")}.IDs(ctx, r.cfg.Conn)
 	if err != nil {
 		return err
 	}
@@ -146,7 +165,7 @@ func (q *Queue) suspects(ctx context.Context, look func([]record.Entry) error) e
 		}
 		return err
 	}
-	for c, err := range q.Changed(ctx, 0) {
+	for c, err := range r.cfg.Records.Changed(ctx, 0) {
 		if err != nil {
 			return err
 		}
@@ -158,14 +177,14 @@ func (q *Queue) suspects(ctx context.Context, look func([]record.Entry) error) e
 		}
 	}
 	for id := range specs.All() {
-		m, err := q.conn.Last(ctx, subject.KVStream(subject.Specs), subject.Key(subject.Specs, id))
+		m, err := r.cfg.Conn.Last(ctx, subject.KVStream(subject.Specs), subject.Key(subject.Specs, id))
 		if errors.Is(err, jobs.ErrNotFound) || err == nil && m.Gone() {
 			continue
 		}
 		if err != nil {
 			return err
 		}
-		if e, ok := q.reborn(m); ok {
+		if e, ok := r.reborn(m); ok {
 			if err := add(e); err != nil {
 				return err
 			}
@@ -175,28 +194,28 @@ func (q *Queue) suspects(ctx context.Context, look func([]record.Entry) error) e
 }
 
 // reborn is the entry of a job that has only its specification left.
-func (q *Queue) reborn(spec wire.Message) (record.Entry, bool) {
+func (r Recovery) reborn(spec wire.Message) (record.Entry, bool) {
 	id := spec.Subject[strings.LastIndexByte(spec.Subject, '.')+1:]
 	var job jobs.Job
 	if json.Unmarshal(spec.Data, &job) != nil {
 		return record.Entry{}, false // of a release that this one does not know
 	}
-	return record.Entry{Record: jobs.NewRecord(id, q.cfg.Tenant, job, spec.Time), At: spec.Time}, true
+	return record.Entry{Record: jobs.NewRecord(id, r.cfg.Tenant, job, spec.Time), At: spec.Time}, true
 }
 
-func (q *Queue) audit(ctx context.Context, others known, e record.Entry, last jobs.Event, fix bool) (*Loss, error) {
-	now, err := q.Now(ctx)
+func (r Recovery) audit(ctx context.Context, others known, e record.Entry, last jobs.Event, fix bool) (*Loss, error) {
+	now, err := r.cfg.Records.Now(ctx)
 	if err != nil {
 		return nil, err
 	}
 	// It may have moved on since it was listed. A record is written before its
 	// events, so that what is read now knows of this one.
-	fresh, err := q.Read(ctx, e.ID)
+	fresh, err := r.cfg.Records.Read(ctx, e.ID)
 	switch {
 	case errors.Is(err, jobs.ErrNotFound):
 	case err != nil:
 		return nil, err
-	case fresh.Rev != e.Rev && (fresh.State == jobs.Finished || !q.lost(fresh, last, now)):
+	case fresh.Rev != e.Rev && (fresh.State == jobs.Finished || !r.lost(fresh, last, now)):
 		return nil, nil
 	default:
 		e = fresh
@@ -205,7 +224,7 @@ func (q *Queue) audit(ctx context.Context, others known, e record.Entry, last jo
 	if e.Rev > 0 {
 		loss.Was = e.State
 	}
-	if e.Record, loss.From, err = q.recall(ctx, others, e.Record, last); err != nil {
+	if e.Record, loss.From, err = r.recall(ctx, others, e.Record, last); err != nil {
 		return nil, err
 	}
 	if e.State == jobs.Executing { // an attempt that its worker cannot go on with
@@ -213,14 +232,14 @@ func (q *Queue) audit(ctx context.Context, others known, e record.Entry, last jo
 	}
 	loss.Is, loss.Result, loss.Record = e.State, e.Outcome, e.Record
 	if fix {
-		loss.Fixed, err = q.relearn(ctx, e)
+		loss.Fixed, err = r.cfg.Learn(ctx, e)
 	}
 	return loss, err
 }
 
 // recall returns the record of a job with what its session and its stored result
 // know, and which of the two knew it.
-func (q *Queue) recall(ctx context.Context, others known, rec jobs.Record, last jobs.Event) (jobs.Record, string, error) {
+func (r Recovery) recall(ctx context.Context, others known, rec jobs.Record, last jobs.Event) (jobs.Record, string, error) {
 	const session, result = "its session", "its stored result"
 	rec.Attempt = max(rec.Attempt, last.Attempt)
 	stored, epoch, err := others.result(ctx, rec.ID)
@@ -245,11 +264,11 @@ func (q *Queue) recall(ctx context.Context, others known, rec jobs.Record, last 
 }
 
 // lost reports whether a job's last event knows more than its record.
-func (q *Queue) lost(e record.Entry, last jobs.Event, now time.Time) bool {
+func (r Recovery) lost(e record.Entry, last jobs.Event, now time.Time) bool {
 	over := last.Kind == jobs.JobFinished
 	switch {
 	case e.Rev == 0 && over:
-		return now.Sub(last.Time) < q.cfg.Retention // else it was kept long enough
+		return now.Sub(last.Time) < r.cfg.Retention // else it was kept long enough
 	case e.Rev == 0:
 		return last.Kind != jobs.JobSubmitted || now.Sub(e.At) > submitWithin
 	case last.Attempt > e.Attempt:
@@ -258,22 +277,4 @@ func (q *Queue) lost(e record.Entry, last jobs.Event, now time.Time) bool {
 	// So does that of an end. One that was written later belongs to a job that was
 	// brought back and whose session is just about to say so.
 	return over && (e.State == jobs.Executing && last.Attempt == e.Attempt || e.At.Before(last.Time))
-}
-
-// relearn writes a record, unless another one was written meanwhile, and does
-// what follows.
-func (q *Queue) relearn(ctx context.Context, e record.Entry) (bool, error) {
-	e, err := q.put(ctx, e)
-	if isConflict(err) {
-		return false, nil
-	}
-	if err == nil && e.State == jobs.Finished {
-		if err = q.withdraw(ctx, e.Record); wire.NoStream(err) {
-			err = nil
-		}
-		if err == nil {
-			err = q.conclude(ctx, e.Record)
-		}
-	}
-	return err == nil, err
 }
