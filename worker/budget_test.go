@@ -27,10 +27,12 @@ func TestAProgramOfTheJailSpendsTheBudget(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			// 0.05 + 0.0125 dollars an answer, by the price of Opus 5.
+			// 0.05 + 0.0125 dollars an answer, by the price of Opus 5. The body is as long as its
+			// tokens are many: by it a call reserves what it may cost.
 			f, model := newSpender(t, agenttest.Reply{Input: 10_000, Output: 500})
-			job := f.job(`call() { curl -sS -m 60 -o /dev/null -H "x-api-key: $ANTHROPIC_API_KEY" \
-				-d '{"model":"claude-opus-5","max_tokens":1000,"messages":[{"role":"user","content":"x"}]}' "$ANTHROPIC_BASE_URL/v1/messages"; }
+			job := f.job(`x=$(printf %010000d 0)
+				call() { curl -sS -m 60 -o /dev/null -H "x-api-key: $ANTHROPIC_API_KEY" \
+				-d '{"model":"claude-opus-5","max_tokens":1000,"messages":[{"role":"user","content":"'"$x"'"}]}' "$ANTHROPIC_BASE_URL/v1/messages"; }
 				` + loop + `; sleep 60`)
 			job.Budget.USD = 0.5
 			var mu sync.Mutex

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/internal/subject"
 	"github.com/penstock-run/penstock/jobs/internal/wire"
@@ -60,7 +62,7 @@ func (l Letters) Keep(ctx context.Context, letter jobs.DeadLetter) error {
 	if err != nil {
 		return err
 	}
-	if err := l.conn.PublishBody(ctx, letter.StoredAt, body); err != nil {
+	if err := l.conn.Publish(ctx, &nats.Msg{Subject: letter.StoredAt, Data: body, Header: nats.Header{}}); err != nil {
 		return fmt.Errorf("file dead letter %s: %w", letter.ID, err)
 	}
 	return nil

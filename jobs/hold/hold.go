@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/internal/subject"
 	"github.com/penstock-run/penstock/jobs/internal/wire"
@@ -37,7 +39,7 @@ func Check(kind jobs.HoldKind, name string) error {
 func (s Holds) Put(ctx context.Context, h jobs.Hold) error {
 	body, err := json.Marshal(h)
 	if err == nil {
-		err = s.conn.PublishBody(ctx, key(h), body)
+		err = s.conn.Publish(ctx, &nats.Msg{Subject: key(h), Data: body, Header: nats.Header{}})
 	}
 	if err != nil {
 		return fmt.Errorf("hold %s %s: %w", h.Kind, h.Name, err)

@@ -23,6 +23,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/internal/subject"
 	"github.com/penstock-run/penstock/jobs/internal/wire"
@@ -87,7 +89,7 @@ func (p Permits) SetCaps(ctx context.Context, caps schedule.Caps) error {
 	if err == nil && !slices.Equal(is, caps) {
 		var body []byte
 		if body, err = json.Marshal(caps); err == nil {
-			err = p.conn.PublishBody(ctx, subject.CapsKey, body)
+			err = p.conn.Publish(ctx, &nats.Msg{Subject: subject.CapsKey, Data: body, Header: nats.Header{}})
 		}
 	}
 	if err != nil {

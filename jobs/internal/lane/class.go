@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/penstock-run/penstock/jobs/internal/subject"
 )
 
@@ -23,7 +25,7 @@ func (l *Lanes) Register(ctx context.Context, class string) error {
 	if known || len(needs) == 0 {
 		return nil
 	}
-	if err := l.conn.PublishBody(ctx, subject.Class(class), []byte("{}")); err != nil {
+	if err := l.conn.Publish(ctx, &nats.Msg{Subject: subject.Class(class), Data: []byte("{}"), Header: nats.Header{}}); err != nil {
 		return fmt.Errorf("register class %s: %w", class, err)
 	}
 	l.mu.Lock()

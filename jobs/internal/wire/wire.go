@@ -184,13 +184,6 @@ func (c *Conn) Publish(ctx context.Context, msg *nats.Msg) error {
 	}
 }
 
-// PublishBody is Publish for a message without headers.
-func (c *Conn) PublishBody(ctx context.Context, to string, body []byte) error {
-	msg := nats.NewMsg(to)
-	msg.Data = body
-	return c.Publish(ctx, msg)
-}
-
 // Last reads the last message of a subject, which may have wildcards, from
 // the stream's leader. It tries until ctx ends while the broker is away.
 func (c *Conn) Last(ctx context.Context, stream, subject string) (Message, error) {
