@@ -122,6 +122,7 @@ func (s *Server) handlers() []responder.Handler {
 		handle(operation.Review, func(ctx context.Context, c caller, r operation.ReviewRequest) (jobs.Record, error) {
 			return s.reviewer.Set(ctx, r.ID, jobs.Review{State: r.State, By: c.name(), At: time.Now().UTC(), Comment: r.Comment, Epoch: r.Epoch})
 		}),
+		handle(operation.PullRequest, s.pullRequest),
 		purgeHandler(s.cfg.Queue, s.catalog, s.purger),
 		handle(operation.Events, s.events),
 		handle(operation.Artifacts, s.artifacts),

@@ -152,7 +152,7 @@ func jobRoutes() []Route {
 		passed(operation.Retry.Row),
 		passed(operation.Resume.Row),
 		{Route: route.Of(operation.Fork.Row), Status: 201, do: (*Server).fork, Header: []Param{jobID, traceHeader}},
-		passed(operation.Review.Row), passed(operation.Purge.Row),
+		passed(operation.Review.Row), passed(operation.PullRequest.Row), passed(operation.Purge.Row),
 	}
 }
 

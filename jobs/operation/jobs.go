@@ -66,6 +66,10 @@ var (
 	Review = define[ReviewRequest, jobs.Record](Row{
 		Name: "review", Changes: true, Roles: submitters, Sentence: "Note what was decided about the result of a finished job: accepted, rejected, delivered, or unreviewed again.",
 	})
+	PullRequest = define[PullRequestRequest, jobs.Record](Row{
+		Name: "pull-request", Changes: true, Roles: submitters,
+		Sentence: "Have the pool open a draft pull request of the branch that a job has delivered; the record says what becomes of it.",
+	})
 	Purge = define[PurgeRequest, Purged](Row{
 		Name: "purge", Changes: true,
 		Sentence: "Remove all that is kept of a finished job, for good: record, request, events, result, artifacts, dead letter.",
@@ -120,6 +124,15 @@ type ReviewRequest struct {
 	// Epoch refuses the request where the job has the result of another attempt.
 	Epoch uint64 `json:"epoch,omitempty" jsonschema:"The epoch of the attempt whose result was looked at. If the job has another result, nothing is noted. Left out, it is the last one's."`
 }
+
+// A PullRequestRequest asks for a pull request of a job's result.
+type PullRequestRequest struct {
+	ID string `json:"id" jsonschema:"The job's id, or what only that one begins or ends with."`
+	// Epoch refuses the request where the job has the result of another attempt.
+	Epoch uint64 `json:"epoch,omitempty" jsonschema:"The epoch of the attempt whose result was looked at. If the job has another result, no pull request is opened. Left out, it is the last one's."`
+}
+
+func (r PullRequestRequest) check() error { return needID(r.ID, `{"id": "…"}`) }
 
 func (r ReviewRequest) check() error {
 	if err := needID(r.ID, `{"id": "…", "state": "accepted"}`); err != nil {

@@ -57,7 +57,7 @@ func TestDoorsAdmitAsManyAsMayBeOpen(t *testing.T) {
 	go func() { defer close(ended); leader.Run(serving) }()
 	defer func() { stop(); <-ended }()
 	for range 10 {
-		leader.Note(record.Change{Entry: record.Entry{Record: ofOwner("full")}})
+		leader.Note(record.Change{Entry: record.Entry{Record: jobs.Record{ID: jobs.NewID(), Labels: map[string]string{"owner": "full"}}}})
 	}
 	full := ofOwner("full")
 	for jobs.Code(other.Admit(ctx, full)) != jobs.CodeQuota { // until the leader answers

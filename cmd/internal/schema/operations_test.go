@@ -110,7 +110,7 @@ func newCheckedPool(t *testing.T) *checkedPool {
 			}
 		}
 	}
-	d := dispatcher.New(dispatcher.Config{Queue: p.queue, Log: p.log, Store: p.store})
+	d := dispatcher.New(dispatcher.Config{Queue: p.queue, Log: p.log, Store: p.store, PullRequests: func(jobs.Job) error { return nil }})
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	hooks := jobstest.Webhooks(t, nc)
@@ -182,7 +182,8 @@ func (p *checkedPool) work(end jobs.Ended, meanwhile func(id string)) string {
 	c := jobs.Capsule{Format: artifact.CapsuleFormat, Job: rec.ID, Epoch: claim.Epoch(), Agent: rec.Agent, Conversation: "x", Turn: 1, Work: &jobs.Salvage{Job: rec.ID, Epoch: claim.Epoch()}}
 	var packed error
 	c.Home, packed = p.store.PutPart(ctx, rec.ID, claim.Epoch(), strings.NewReader("talk"))
-	err = errors.Join(opened, patched, packed, p.store.PutCapsule(ctx, c, jobs.Capsule{}))
+	delivered := p.store.PutResult(ctx, claim.Epoch(), jobs.Result{Job: rec.ID, Session: rec.Session, Outcome: end.Outcome, Attempts: rec.Attempt, Branch: "penstock/" + rec.ID})
+	err = errors.Join(opened, patched, packed, delivered, p.store.PutCapsule(ctx, c, jobs.Capsule{}))
 	_, settled := claim.Settle(ctx, end, p.log.Finisher(p.store.Result))
 	if err = errors.Join(err, settled); err != nil {
 		p.Fatal(err)
@@ -208,6 +209,7 @@ func TestAnswersFitTheirSchemas(t *testing.T) {
 	p.request("wait", ref(id))
 	p.request("review", `{"id":"`+id+`","state":"rejected","comment":"not that","epoch":99}`)
 	p.request("review", `{"id":"`+id+`","state":"rejected","comment":"not that"}`)
+	p.request("pull-request", ref(id)) // it was cancelled
 	p.request("get", `{"id":"nothing"}`)
 	p.request("get", `{"id":""}`)
 	p.aboutTheJob(job)
@@ -243,6 +245,10 @@ func (p *checkedPool) aboutTheJob(job string) {
 	p.request("dead-drop", ref(id))
 	p.request("submit", job)
 	p.request("purge", ref(p.work(jobs.Ended{Outcome: jobs.Error, Reason: jobs.InvalidJob}, func(string) {})))
+	p.request("submit", job)
+	done := p.work(jobs.Ended{Outcome: jobs.Success}, func(string) {})
+	p.request("pull-request", `{"id":"`+done+`","epoch":99}`)
+	p.request("pull-request", ref(done))
 	p.request("fork", `{"id":"`+id+`","prompt":"once more","count":2}`)
 	p.request("resume", ref(id))
 }

@@ -2,11 +2,13 @@ package batchcmd
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -23,26 +25,32 @@ type exported struct {
 	File   string `json:"file,omitempty"`
 	Branch string `json:"branch,omitempty"`
 	Commit string `json:"commit,omitempty"`
+	URL    string `json:"url,omitempty"` // of the pull request
+	State  string `json:"state,omitempty"`
 }
 
 var exportView = cli.View[exported]{
-	Header: []string{"JOB", "ITEM", "FILE", "BRANCH", "COMMIT"},
-	Row:    func(e exported) []string { return []string{e.Job, e.Item, e.File, e.Branch, e.Commit} },
-	ID:     func(e exported) string { return e.Job },
+	Header: []string{"JOB", "ITEM", "FILE", "BRANCH", "COMMIT", "PULL REQUEST"},
+	Row: func(e exported) []string {
+		return []string{e.Job, e.Item, e.File, e.Branch, e.Commit, cmp.Or(e.URL, e.State)}
+	},
+	ID: func(e exported) string { return e.Job },
 }
 
 func export(shell cli.Shell) *cobra.Command {
 	var patches, dir, agent string
-	var branches bool
+	var branches, prs bool
 	cmd := &cobra.Command{
-		Use: "export DIR|ID", Short: "Write the patches of a batch's successful jobs to files, or make a branch of each", Args: cobra.ExactArgs(1),
+		Use: "export DIR|ID", Short: "Write the patches of a batch's successful jobs to files, or make a branch or a pull request of each", Args: cobra.ExactArgs(1),
 		Long: `Export writes ITEM.patch into the directory --patches for each successful job that
 changed a file, or with --branches makes the branch penstock/BATCH/ITEM in the repository
-around --dir, a commit on the job's base commit. The same command again does only what
-is missing. A file or a branch that is there with another content is an error, and stays.`,
+around --dir, a commit on the job's base commit. With --prs the pool opens a draft pull
+request of each branch that a job has delivered (--deliver branch), and the command waits
+until it has. The same command again does only what is missing. A file or a branch that is
+there with another content is an error, and stays.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if branches == (patches != "") {
-				return cli.Usage("use --patches DIR or --branches", "where to export to is not clear")
+			if only := slices.DeleteFunc([]bool{patches != "", branches, prs}, func(is bool) bool { return !is }); len(only) != 1 {
+				return cli.Usage("use --patches DIR, --branches or --prs", "where to export to is not clear")
 			}
 			return withPatches(cmd.Context(), shell, args[0], func(c collected) error {
 				if err := c.only(agent); err != nil {
@@ -51,6 +59,9 @@ is missing. A file or a branch that is there with another content is an error, a
 				c.tell(shell)
 				if len(c.list) == 0 {
 					return c.none()
+				}
+				if prs {
+					return openAll(cmd.Context(), shell, c)
 				}
 				to, err := target(cmd.Context(), c.batch, patches, dir)
 				if err != nil {
@@ -63,6 +74,7 @@ is missing. A file or a branch that is there with another content is an error, a
 	cmd.Flags().StringVar(&patches, "patches", "", "directory to write the patches to; it is made")
 	cmd.Flags().StringVar(&agent, "agent", "", "of a batch that compares agents: only the results of this one")
 	cmd.Flags().BoolVar(&branches, "branches", false, "make branches")
+	cmd.Flags().BoolVar(&prs, "prs", false, "have the pool open draft pull requests of the branches that the jobs have delivered")
 	cmd.Flags().StringVar(&dir, "dir", ".", "directory in the repository to make the branches in")
 	return cmd
 }
@@ -87,6 +99,11 @@ func exportAll(ctx context.Context, shell cli.Shell, c collected, one func(jobs.
 		e.Job, e.Item = r.Job, r.ID
 		list = append(list, e)
 	}
+	return listExported(shell, list, errs)
+}
+
+// listExported shows what was exported, and ends with what could not be.
+func listExported(shell cli.Shell, list []exported, errs []error) error {
 	err := errors.Join(errs...)
 	if err != nil {
 		err = cli.Fail(cli.ExitFailure, "", "%w", err)

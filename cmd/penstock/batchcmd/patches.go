@@ -33,6 +33,7 @@ type collected struct {
 	agents map[string]string // by item; "" in a batch that compares none
 	tries  map[string]string // of what each try is one, by item
 	open   func(context.Context, jobs.Result) (io.ReadCloser, error)
+	pool   *pool.Pool // that they were read from; nil: from the directory
 }
 
 // withPatches collects the successful results of a results directory, or of a batch of the
@@ -85,7 +86,7 @@ func ofDir(arg string, dir *results.Dir) (c collected, err error) {
 }
 
 func ofPool(ctx context.Context, p *pool.Pool, id string) (collected, error) {
-	c := collected{source: id, batch: id}
+	c := collected{source: id, batch: id, pool: p}
 	c.open = func(ctx context.Context, r jobs.Result) (io.ReadCloser, error) { return p.Client.Patch(ctx, r.Job) }
 	list, err := p.Jobs(ctx, operation.ListRequest{Batch: id, Outcome: jobs.Success})
 	if err != nil {

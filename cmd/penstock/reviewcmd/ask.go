@@ -46,7 +46,7 @@ func (a answers) next(ctx context.Context) (string, error) {
 	}
 }
 
-const question = "a: accept, w: apply to the work tree, b: make a branch, r: reject, d: whole patch, s: skip, q: quit? "
+const question = "a: accept, w: apply to the work tree, b: make a branch, p: open a pull request, r: reject, d: whole patch, s: skip, q: quit? "
 
 // ask goes through the results.
 func (r *reviewer) ask(ctx context.Context, list []jobs.Record) error {
@@ -90,6 +90,8 @@ func (r *reviewer) about(ctx context.Context, rec jobs.Record, typed answers) er
 			rec, err = r.accept(ctx, rec, toWorkTree)
 		case "b":
 			rec, err = r.accept(ctx, rec, toBranch)
+		case "p":
+			rec, err = r.accept(ctx, rec, toPull)
 		case "r":
 			r.shell.Out.Printf("what is the agent to change? (an empty line only rejects) ")
 			comment, failed := typed.next(ctx)

@@ -17,6 +17,7 @@ import (
 const (
 	toWorkTree = "apply"
 	toBranch   = "branch"
+	toPull     = "pr"
 )
 
 // set notes what was decided about the result in a record that a person has seen.
@@ -31,8 +32,16 @@ func (r *reviewer) set(ctx context.Context, rec jobs.Record, state jobs.ReviewSt
 // accept accepts a result, and then delivers it. If that fails, the result stays accepted.
 func (r *reviewer) accept(ctx context.Context, rec jobs.Record, how string) (jobs.Record, error) {
 	rec, err := r.set(ctx, rec, jobs.Accepted, "")
-	if err != nil || how != toWorkTree && how != toBranch {
+	switch {
+	case err != nil:
 		return rec, err
+	case how == toPull:
+		if _, err := r.pool.Client.PullRequest(ctx, operation.PullRequestRequest{ID: rec.ID, Epoch: rec.Epoch}); err != nil {
+			return rec, err
+		}
+		return r.set(ctx, rec, jobs.Delivered, "")
+	case how != toWorkTree && how != toBranch:
+		return rec, nil
 	}
 	var patch bytes.Buffer
 	if err := patches.Write(ctx, r.pool, rec, &patch); err != nil {

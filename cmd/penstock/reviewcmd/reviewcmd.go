@@ -1,6 +1,6 @@
 // Package reviewcmd is the command review: what a person does with the results of many jobs.
 //
-//	unreviewed results ─▶ one: checks, cost, diff ─▶ answer ─┬─ accept ─▶ work tree, branch
+//	unreviewed results ─▶ one: checks, cost, diff ─▶ answer ─┬─ accept ─▶ work tree, branch, pull request
 //	        ▲                                               ├─ reject ─▶ the agent goes on
 //	        └──────────────────── next ◀────────────────────┴─ skip
 //
@@ -40,8 +40,8 @@ func New(shell cli.Shell) *cobra.Command {
 		Use: "review [DIR|ID]", Short: "Decide about results, one after the other: accept them into your repository, or send them back", Args: cobra.MaximumNArgs(1),
 		Long: `Review shows each unreviewed result, of a batch or of the whole pool:
 its checks, what it cost, and its patch. You accept it, apply it to the work tree around
---dir, make a branch of it, or reject it; a comment goes to its agent, which goes on with
-that. What you decide is kept in the pool. Without a terminal, or with -o json, the
+--dir, make a branch of it, have the pool open a pull request of the branch that it has
+delivered, or reject it; a comment goes to its agent, which goes on with that. What you decide is kept in the pool. Without a terminal, or with -o json, the
 results are listed; --accept and --reject decide without questions.`,
 		Example: `  penstock review nightly-7
   penstock review --accept 0198c0de --deliver branch
@@ -66,7 +66,7 @@ results are listed; --accept and --reject decide without questions.`,
 	cmd.Flags().StringArrayVar(&f.accept, "accept", nil, "accept the result of this job (repeatable)")
 	cmd.Flags().StringArrayVar(&f.reject, "reject", nil, "reject the result of this job (repeatable)")
 	cmd.Flags().StringVar(&f.comment, "comment", "", "why it is rejected: the job's agent goes on with that")
-	cmd.Flags().Var(input.OneOf(&f.deliver, "none", "apply", "branch"), "deliver", "where what --accept names goes: none (default), apply or branch")
+	cmd.Flags().Var(input.OneOf(&f.deliver, "none", "apply", "branch", "pr"), "deliver", "where what --accept names goes: none (default), apply, branch, or pr: the pool opens a pull request of its branch")
 	cmd.Flags().StringVar(&f.dir, "dir", ".", "directory in the work tree to apply results to, or in the repository of the branches")
 	cmd.Flags().BoolVar(&f.all, "all", false, "also results of jobs that did not succeed")
 	return cmd

@@ -53,6 +53,7 @@ var all = []Route{
 	{"POST", "/v1/jobs/{id}/resume", operation.Resume.Row},
 	{"POST", "/v1/jobs/{id}/fork", operation.Fork.Row},
 	{"POST", "/v1/jobs/{id}/review", operation.Review.Row},
+	{"POST", "/v1/jobs/{id}/pull-request", operation.PullRequest.Row},
 	{"DELETE", "/v1/jobs/{id}", operation.Purge.Row},
 
 	{"GET", "/v1/batches", operation.BatchList.Row},
