@@ -28,24 +28,15 @@ func (cfg Config) pullRequest(job jobs.Job) error {
 	if job.Deliver.Mode != jobs.DeliverPR {
 		return nil
 	}
-	err := cfg.opens(job)
+	err := errors.New("this pool opens no pull requests: penstock serve does, with the settings of forges; or use branch, and open it yourself")
+	if cfg.PullRequests != nil {
+		err = cfg.PullRequests(job)
+	}
 	if err == nil {
 		return nil
 	}
 	return &jobs.InvalidError{Fields: []jobs.FieldError{{Field: "deliver.mode", Reason: err.Error()}}}
 }
-
-// opens reports why this pool could not open a pull request of a job.
-func (cfg Config) opens(job jobs.Job) error {
-	if cfg.PullRequests == nil {
-		return errors.New("this pool opens no pull requests: penstock serve does, with the settings of forges; or use branch, and open it yourself")
-	}
-	return cfg.PullRequests(job)
-}
-
-// OpensPullRequest reports why this pool could not open a pull request of a job that has delivered
-// a branch.
-func (d *Dispatcher) OpensPullRequest(job jobs.Job) error { return d.cfg.opens(job) }
 
 // supported refuses what a job may say but this version cannot do yet. A wish
 // that is silently ignored would be worse than a refusal.

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -33,6 +34,7 @@ func TestResultsBecomePullRequests(t *testing.T) {
 		if err := json.Unmarshal([]byte(said), &list); err != nil || code != wantCode {
 			t.Fatalf("exit code %d, err %v\n%s%s", code, err, said, told)
 		}
+		slices.SortFunc(list, func(a, b exportedPull) int { return strings.Compare(a.Item, b.Item) }) // the pool's order is that of the submission
 		return list, told
 	}
 	stub.Next(forgetest.CreatePull, forgetest.Fault{Status: 415, Body: `{"message":"Unsupported"}`})

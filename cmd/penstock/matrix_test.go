@@ -89,6 +89,7 @@ var withoutCommand = map[string]string{
 	"show":             "job get shows the record and the result to a role that may not",
 	"wait":             "wait follows events; batch run asks for this once it has submitted",
 	"batch-get":        "batch status asks for it where no results directory is",
+	"pull-request":     "review --deliver pr asks for it once the result is accepted",
 	"holds":            "part of queue pause, queue resume and batch run",
 	"webhook-replace":  "webhook add --replace asks for it",
 	"schedule-replace": "schedule add --replace asks for it",

@@ -49,6 +49,8 @@ type Config struct {
 	KeptUntil func(jobs.Record) time.Time
 	// Quotas are what queues are shown with.
 	Quotas quota.Quotas
+	// PullRequests reports why a job can have no pull request; nil: no job can have one.
+	PullRequests func(jobs.Job) error
 	// Unrecorded, if not nil, is told of entries that the audit log has not taken.
 	Unrecorded func(operation.AuditEntry, error)
 }
@@ -122,7 +124,7 @@ func (s *Server) handlers() []responder.Handler {
 		handle(operation.Review, func(ctx context.Context, c caller, r operation.ReviewRequest) (jobs.Record, error) {
 			return s.reviewer.Set(ctx, r.ID, jobs.Review{State: r.State, By: c.name(), At: time.Now().UTC(), Comment: r.Comment, Epoch: r.Epoch})
 		}),
-		handle(operation.PullRequest, s.pullRequest),
+		pullRequestHandler(s.cfg),
 		purgeHandler(s.cfg.Queue, s.catalog, s.purger),
 		handle(operation.Events, s.events),
 		handle(operation.Artifacts, s.artifacts),

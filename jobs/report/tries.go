@@ -23,8 +23,8 @@ func (t Tries) Text() string {
 	return fmt.Sprintf("%d of %d items have a good one; %d tries succeeded, %d did not", t.Solved, t.Items, t.Succeeded, t.Failed)
 }
 
-// try reports whether an item is one of several tries of another.
-func (i Item) try() bool { return i.Of != "" && i.Agent == "" }
+// Try reports whether an item is one of several tries of another.
+func (i Item) Try() bool { return i.Of != "" && i.Agent == "" }
 
 // Best returns the index of the best of several tries of one item; -1: none has ended. A
 // success is better than anything else; then it counts how many of its checks passed,
@@ -74,7 +74,7 @@ func (i Item) passed() float64 {
 func markBest(rows []Item) *Tries {
 	of := map[string][]int{}
 	for i, row := range rows {
-		if row.try() {
+		if row.Try() {
 			of[row.Of] = append(of[row.Of], i)
 		}
 	}

@@ -295,7 +295,7 @@ func dispatch(p *Pool, shell cli.Shell, hooks Hooks) error {
 	})
 	p.API = api.New(api.Config{
 		Dispatcher: p.Dispatcher, Queue: p.Queue, Log: p.Log, Store: p.Store, Tokens: p.Tokens, Audit: p.Audit,
-		Webhooks: p.Webhooks, Deliverer: sending, KeptUntil: keeper.Until, Quotas: quotas, Unrecorded: p.unrecorded,
+		Webhooks: p.Webhooks, Deliverer: sending, KeptUntil: keeper.Until, Quotas: quotas, PullRequests: opens, Unrecorded: p.unrecorded,
 	})
 	return nil
 }

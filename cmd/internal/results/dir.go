@@ -374,3 +374,15 @@ func (d *Dir) result(at int64) (jobs.Result, error) {
 	var r jobs.Result
 	return r, json.Unmarshal(bytes.TrimSpace(text), &r)
 }
+
+// All reads all results of a directory.
+func All(dir *Dir) ([]jobs.Result, error) {
+	var list []jobs.Result
+	for r, err := range dir.Results() {
+		if err != nil {
+			return nil, fmt.Errorf("read the results: %w", err)
+		}
+		list = append(list, r)
+	}
+	return list, nil
+}

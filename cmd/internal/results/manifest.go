@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/report"
 )
 
 // State is how far a batch has come, and whether that was good.
@@ -147,7 +148,7 @@ func (m *Manifest) check() error {
 }
 
 // try reports whether an item is one of several tries of another.
-func (i Item) try() bool { return i.Of != "" && i.Agent == "" }
+func (i Item) try() bool { return report.Item{Of: i.Of, Agent: i.Agent}.Try() }
 
 // names says of each item what it is a try of: itself, where it is the only one.
 func (m *Manifest) names() map[string]string {

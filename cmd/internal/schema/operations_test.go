@@ -110,13 +110,14 @@ func newCheckedPool(t *testing.T) *checkedPool {
 			}
 		}
 	}
-	d := dispatcher.New(dispatcher.Config{Queue: p.queue, Log: p.log, Store: p.store, PullRequests: func(jobs.Job) error { return nil }})
+	d := dispatcher.New(dispatcher.Config{Queue: p.queue, Log: p.log, Store: p.store})
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	hooks := jobstest.Webhooks(t, nc)
 	server := api.New(api.Config{
 		Dispatcher: d, Queue: p.queue, Log: p.log, Store: p.store, Tokens: jobstest.Tokens(t, nc), Audit: jobstest.Audit(t, nc),
-		Webhooks: hooks, Deliverer: deliver.New(deliver.Config{Store: hooks, Sender: deliver.NewSender([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")})}),
+		PullRequests: func(jobs.Job) error { return nil },
+		Webhooks:     hooks, Deliverer: deliver.New(deliver.Config{Store: hooks, Sender: deliver.NewSender([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")})}),
 	})
 	go func() { done <- server.Serve(ctx) }()
 	t.Cleanup(func() {

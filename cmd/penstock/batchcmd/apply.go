@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/penstock-run/penstock/cmd/internal/chosen"
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/patches"
 	"github.com/penstock-run/penstock/cmd/internal/series"
@@ -50,11 +51,11 @@ program that the repository's configuration or attributes name.`,
 			case flags.goesOn():
 				return goOn(cmd.Context(), shell, tree, flags)
 			}
-			return withPatches(cmd.Context(), shell, args[0], func(c collected) error {
-				if flags.agent == "" && c.compares() {
-					return cli.Usage("name the agent whose patches to apply: --agent NAME", "batch %s has several results of each item", c.batch)
+			return chosen.With(cmd.Context(), shell, args[0], func(c chosen.Results) error {
+				if flags.agent == "" && c.Compares() {
+					return cli.Usage("name the agent whose patches to apply: --agent NAME", "batch %s has several results of each item", c.Batch)
 				}
-				if err := c.only(flags.agent); err != nil {
+				if err := c.Only(flags.agent); err != nil {
 					return err
 				}
 				return begin(cmd.Context(), shell, tree, c, flags.dryRun)
@@ -82,13 +83,13 @@ var stepView = cli.View[series.Step]{
 	ID: func(s series.Step) string { return s.Job },
 }
 
-func begin(ctx context.Context, shell cli.Shell, tree *checkout.Tree, c collected, dryRun bool) error {
-	c.tell(shell)
-	if len(c.list) == 0 {
-		return c.none()
+func begin(ctx context.Context, shell cli.Shell, tree *checkout.Tree, c chosen.Results, dryRun bool) error {
+	c.Tell(shell)
+	if len(c.List) == 0 {
+		return c.None()
 	}
-	plan := series.Plan{Source: c.source}
-	for _, r := range c.list {
+	plan := series.Plan{Source: c.Source}
+	for _, r := range c.List {
 		plan.Steps = append(plan.Steps, series.Step{Job: r.Job, Item: r.ID, SHA256: r.PatchSHA256, State: series.Waiting})
 	}
 	if dryRun {
@@ -109,8 +110,8 @@ func underWay(err error) error {
 }
 
 // rehearse lists what would become of each patch.
-func rehearse(ctx context.Context, shell cli.Shell, tree *checkout.Tree, steps []series.Step, c collected) error {
-	if err := series.Rehearse(ctx, tree, steps, c.of); err != nil {
+func rehearse(ctx context.Context, shell cli.Shell, tree *checkout.Tree, steps []series.Step, c chosen.Results) error {
+	if err := series.Rehearse(ctx, tree, steps, c.Of); err != nil {
 		return err
 	}
 	err := stepView.List(shell.Out, *shell.Format, steps)
@@ -152,12 +153,12 @@ func goOn(ctx context.Context, shell cli.Shell, tree *checkout.Tree, flags apply
 			shell.Err.Some(saved)
 		}
 	}
-	return withPatches(ctx, shell, s.Source, func(c collected) error { return run(ctx, shell, s, c) })
+	return chosen.With(ctx, shell, s.Source, func(c chosen.Results) error { return run(ctx, shell, s, c) })
 }
 
 // run merges what is left, and lists all steps where that ends.
-func run(ctx context.Context, shell cli.Shell, s *series.Series, c collected) error {
-	err := s.Run(ctx, c.of, func(step series.Step) {
+func run(ctx context.Context, shell cli.Shell, s *series.Series, c chosen.Results) error {
+	err := s.Run(ctx, c.Of, func(step series.Step) {
 		shell.Err.Printf("penstock: %s the patch of job %s, item %s: %d files\n", step.State, step.Job, step.Item, len(step.Before))
 		if len(step.Filtered) > 0 {
 			shell.Err.Printf("penstock: git filters do not run on files that an agent wrote; %d files are as they are in the repository:\n", len(step.Filtered))

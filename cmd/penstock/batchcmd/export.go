@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/penstock-run/penstock/cmd/internal/chosen"
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/patches"
 	"github.com/penstock-run/penstock/jobs"
@@ -52,18 +53,18 @@ there with another content is an error, and stays.`,
 			if only := slices.DeleteFunc([]bool{patches != "", branches, prs}, func(is bool) bool { return !is }); len(only) != 1 {
 				return cli.Usage("use --patches DIR, --branches or --prs", "where to export to is not clear")
 			}
-			return withPatches(cmd.Context(), shell, args[0], func(c collected) error {
-				if err := c.only(agent); err != nil {
+			return chosen.With(cmd.Context(), shell, args[0], func(c chosen.Results) error {
+				if err := c.Only(agent); err != nil {
 					return err
 				}
-				c.tell(shell)
-				if len(c.list) == 0 {
-					return c.none()
+				c.Tell(shell)
+				if len(c.List) == 0 {
+					return c.None()
 				}
 				if prs {
 					return openAll(cmd.Context(), shell, c)
 				}
-				to, err := target(cmd.Context(), c.batch, patches, dir)
+				to, err := target(cmd.Context(), c.Batch, patches, dir)
 				if err != nil {
 					return err
 				}
@@ -80,11 +81,11 @@ there with another content is an error, and stays.`,
 }
 
 // exportAll exports each result, also those after one that cannot be.
-func exportAll(ctx context.Context, shell cli.Shell, c collected, one func(jobs.Result, []byte) (exported, error)) error {
+func exportAll(ctx context.Context, shell cli.Shell, c chosen.Results, one func(jobs.Result, []byte) (exported, error)) error {
 	var list []exported
 	var errs []error
-	for _, r := range c.list {
-		patch, err := c.patch(ctx, r)
+	for _, r := range c.List {
+		patch, err := c.Patch(ctx, r)
 		var e exported
 		if err == nil {
 			e, err = one(r, patch)

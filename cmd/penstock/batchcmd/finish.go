@@ -51,7 +51,7 @@ func (b *batch) finish(shown display, err error) error {
 }
 
 func (b *batch) list() error {
-	list, err := allResults(b.dir)
+	list, err := results.All(b.dir)
 	if err != nil {
 		return err
 	}

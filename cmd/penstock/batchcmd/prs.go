@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/penstock-run/penstock/cmd/internal/chosen"
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/pool"
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/client"
 	"github.com/penstock-run/penstock/jobs/operation"
 	"github.com/penstock-run/penstock/jobs/pause"
 )
@@ -18,18 +20,18 @@ import (
 const pullsWithin = 2 * time.Minute
 
 // openAll has the pool open a pull request of each result, also after one that has none.
-func openAll(ctx context.Context, shell cli.Shell, c collected) error {
-	if c.pool == nil {
+func openAll(ctx context.Context, shell cli.Shell, c chosen.Results) error {
+	if c.Pool == nil {
 		return pool.With(ctx, shell, "read", func(p *pool.Pool) error {
-			c.pool = p
+			c.Pool = p
 			return openAll(ctx, shell, c)
 		})
 	}
 	var asked []jobs.Record
 	var errs []error
 	items := map[string]string{} // by job
-	for _, r := range c.list {
-		rec, err := c.pool.Client.PullRequest(ctx, operation.PullRequestRequest{ID: r.Job})
+	for _, r := range c.List {
+		rec, err := client.Ask(ctx, c.Pool.Client, operation.PullRequest, operation.PullRequestRequest{ID: r.Job})
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -46,7 +48,7 @@ func openAll(ctx context.Context, shell cli.Shell, c collected) error {
 	end := time.Now().Add(pullsWithin)
 	var list []exported
 	for _, rec := range asked {
-		rec, err := opened(ctx, c.pool, rec, end)
+		rec, err := opened(ctx, c.Pool, rec, end)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("item %s: %w", items[rec.ID], err))
 			continue

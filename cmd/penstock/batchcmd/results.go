@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/penstock-run/penstock/cmd/internal/chosen"
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/jobview"
 	"github.com/penstock-run/penstock/cmd/internal/pool"
@@ -45,7 +46,7 @@ func listResults(shell cli.Shell) *cobra.Command {
 		Use: "results DIR", Short: "List the results of a batch; the exit code is that of the worst outcome", Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			return withDir(args[0], func(dir *results.Dir) error {
-				list, err := allResults(dir)
+				list, err := results.All(dir)
 				if err != nil {
 					return err
 				}
@@ -53,17 +54,6 @@ func listResults(shell cli.Shell) *cobra.Command {
 			})
 		},
 	}
-}
-
-func allResults(dir *results.Dir) ([]jobs.Result, error) {
-	var list []jobs.Result
-	for r, err := range dir.Results() {
-		if err != nil {
-			return nil, fmt.Errorf("read the results: %w", err)
-		}
-		list = append(list, r)
-	}
-	return list, nil
 }
 
 func reportOf(shell cli.Shell) *cobra.Command {
@@ -78,7 +68,7 @@ batch: outcomes and reasons, cost, tokens, times, and where patches meet. It is 
 			case errors.Is(err, fs.ErrNotExist) && jobs.CheckToken("batch", args[0]) == nil:
 				return poolReport(cmd.Context(), shell, args[0])
 			case err != nil:
-				return noDir(err)
+				return chosen.NoDir(err)
 			}
 			made, err := dir.Data()
 			if err != nil {
@@ -111,11 +101,7 @@ func printReport(shell cli.Shell, made report.Report, markdown func() error) err
 func withDir(path string, fn func(*results.Dir) error) error {
 	dir, err := results.Load(path)
 	if err != nil {
-		return noDir(err)
+		return chosen.NoDir(err)
 	}
 	return fn(dir)
-}
-
-func noDir(err error) error {
-	return cli.Fail(cli.ExitNotFound, "name the directory that batch run used as --out", "%w", err)
 }

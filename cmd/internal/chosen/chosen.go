@@ -1,4 +1,7 @@
-package batchcmd
+// Package chosen picks the results of a batch that are to be brought into a repository: those of
+// successful jobs that changed a file, without what was rejected, and of several tries of an
+// item the best.
+package chosen
 
 import (
 	"bytes"
@@ -23,53 +26,52 @@ import (
 	"github.com/penstock-run/penstock/jobs/report"
 )
 
-// collected are the successful results of a batch with a patch, in its order.
-type collected struct {
-	source string // the directory's whole path, or the batch's id
-	batch  string // its id
-	list   []jobs.Result
+// Results are the chosen ones of a batch, in its order.
+type Results struct {
+	Source string // the directory's whole path, or the batch's id
+	Batch  string // its id
+	List   []jobs.Result
+	Pool   *pool.Pool // that they were read from; nil: from a directory
+
 	left   []jobs.Result     // that are left out, since they were rejected
 	worse  []jobs.Result     // that are left out, since another try of their item is better
 	agents map[string]string // by item; "" in a batch that compares none
 	tries  map[string]string // of what each try is one, by item
 	open   func(context.Context, jobs.Result) (io.ReadCloser, error)
-	pool   *pool.Pool // that they were read from; nil: from the directory
 }
 
-// withPatches collects the successful results of a results directory, or of a batch of the
-// pool.
-func withPatches(ctx context.Context, shell cli.Shell, arg string, fn func(collected) error) error {
+// With calls fn with the results of a results directory, or of a batch of the pool.
+func With(ctx context.Context, shell cli.Shell, arg string, fn func(Results) error) error {
 	dir, err := results.Load(arg)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && jobs.CheckToken("batch", arg) == nil:
 		return pool.With(ctx, shell, "read", func(p *pool.Pool) error {
 			c, err := ofPool(ctx, p, arg)
-			if err == nil {
-				err = c.best(ctx)
-			}
 			if err != nil {
 				return err
 			}
-			return fn(c)
+			return c.best(ctx, fn)
 		})
 	case err != nil:
-		return noDir(err)
+		return NoDir(err)
 	}
 	c, err := ofDir(arg, dir)
 	if err == nil {
-		err = c.best(ctx)
-	}
-	if err == nil {
-		err = fn(c)
+		err = c.best(ctx, fn)
 	}
 	return errors.Join(err, dir.Close())
 }
 
-func ofDir(arg string, dir *results.Dir) (c collected, err error) {
-	if c.source, err = filepath.Abs(arg); err != nil {
+// NoDir is the error of a results directory that cannot be read.
+func NoDir(err error) error {
+	return cli.Fail(cli.ExitNotFound, "name the directory that batch run used as --out", "%w", err)
+}
+
+func ofDir(arg string, dir *results.Dir) (c Results, err error) {
+	if c.Source, err = filepath.Abs(arg); err != nil {
 		return c, err
 	}
-	all, err := allResults(dir)
+	all, err := results.All(dir)
 	if err != nil {
 		return c, err
 	}
@@ -77,7 +79,7 @@ func ofDir(arg string, dir *results.Dir) (c collected, err error) {
 		c.add(r)
 	}
 	m := dir.Manifest()
-	c.batch = m.ID
+	c.Batch = m.ID
 	for _, item := range m.Items {
 		c.know(item.ID, item.Of, item.Agent)
 	}
@@ -85,8 +87,8 @@ func ofDir(arg string, dir *results.Dir) (c collected, err error) {
 	return c, nil
 }
 
-func ofPool(ctx context.Context, p *pool.Pool, id string) (collected, error) {
-	c := collected{source: id, batch: id, pool: p}
+func ofPool(ctx context.Context, p *pool.Pool, id string) (Results, error) {
+	c := Results{Source: id, Batch: id, Pool: p}
 	c.open = func(ctx context.Context, r jobs.Result) (io.ReadCloser, error) { return p.Client.Patch(ctx, r.Job) }
 	list, err := p.Jobs(ctx, operation.ListRequest{Batch: id, Outcome: jobs.Success})
 	if err != nil {
@@ -107,29 +109,33 @@ func ofPool(ctx context.Context, p *pool.Pool, id string) (collected, error) {
 	return c, nil
 }
 
-func (c *collected) add(r jobs.Result) {
+func (c *Results) add(r jobs.Result) {
 	if r.Outcome == jobs.Success && r.FilesChanged > 0 {
-		c.list = append(c.list, r)
+		c.List = append(c.List, r)
 	}
 }
 
 // know notes what an item is a run of, and by which agent.
-func (c *collected) know(item, of, agent string) {
+func (c *Results) know(item, of, agent string) {
 	if c.agents == nil {
 		c.agents, c.tries = map[string]string{}, map[string]string{}
 	}
 	c.agents[item] = agent
-	if agent == "" && of != "" {
+	if (report.Item{Of: of, Agent: agent}).Try() {
 		c.tries[item] = of
 	}
 }
 
-// best leaves the best of several tries of each item.
-func (c *collected) best(ctx context.Context) error {
+// best calls fn with the best of several tries of each item.
+func (c *Results) best(ctx context.Context, fn func(Results) error) error {
 	of := map[string][]report.Item{}
-	for _, r := range c.list {
+	count := map[string]int{}
+	for _, r := range c.List {
+		count[c.tries[r.ID]]++
+	}
+	for _, r := range c.List {
 		name := c.tries[r.ID]
-		if name == "" {
+		if name == "" || count[name] == 1 { // there is nothing to choose, so its patch need not be read
 			continue
 		}
 		stat, err := c.stat(ctx, r)
@@ -142,17 +148,17 @@ func (c *collected) best(ctx context.Context) error {
 		tries := of[c.tries[r.ID]]
 		return len(tries) > 0 && tries[report.Best(tries)].ID != r.ID
 	}
-	for _, r := range c.list {
+	for _, r := range c.List {
 		if isWorse(r) {
 			c.worse = append(c.worse, r)
 		}
 	}
-	c.list = slices.DeleteFunc(c.list, isWorse)
-	return nil
+	c.List = slices.DeleteFunc(c.List, isWorse)
+	return fn(*c)
 }
 
 // stat reads what a patch changes.
-func (c *collected) stat(ctx context.Context, r jobs.Result) (stat patchstat.Stat, err error) {
+func (c *Results) stat(ctx context.Context, r jobs.Result) (stat patchstat.Stat, err error) {
 	in, err := c.open(ctx, r)
 	if err != nil {
 		return stat, err
@@ -161,22 +167,22 @@ func (c *collected) stat(ctx context.Context, r jobs.Result) (stat patchstat.Sta
 	return patchstat.Read(io.LimitReader(in, maxPatch))
 }
 
-// only leaves the results of one agent, of a batch that compares several; "" leaves all.
-func (c *collected) only(agent string) error {
+// Only leaves the results of one agent, of a batch that compares several; "" leaves all.
+func (c *Results) Only(agent string) error {
 	if agent == "" {
 		return nil
 	}
 	names := slices.Compact(slices.Sorted(maps.Values(c.agents)))
 	if !slices.Contains(names, agent) {
-		return cli.Usage("", "--agent: batch %s compares no agent %q; it has %s", c.batch, agent, cmp.Or(strings.Join(names, ", "), "none"))
+		return cli.Usage("", "--agent: batch %s compares no agent %q; it has %s", c.Batch, agent, cmp.Or(strings.Join(names, ", "), "none"))
 	}
 	other := func(r jobs.Result) bool { return c.agents[r.ID] != agent }
-	c.list, c.left = slices.DeleteFunc(c.list, other), slices.DeleteFunc(c.left, other)
+	c.List, c.left = slices.DeleteFunc(c.List, other), slices.DeleteFunc(c.left, other)
 	return nil
 }
 
-// compares reports whether several agents ran each item.
-func (c *collected) compares() bool {
+// Compares reports whether several agents ran each item.
+func (c Results) Compares() bool {
 	for _, agent := range c.agents {
 		if agent != "" {
 			return true
@@ -185,15 +191,16 @@ func (c *collected) compares() bool {
 	return false
 }
 
-// none is the error for a batch without a patch.
-func (c *collected) none() error {
-	return cli.Fail(cli.ExitNotFound, "", "batch %s has no successful job that changed a file", c.batch)
+// None is the error for a batch without a patch.
+func (c Results) None() error {
+	return cli.Fail(cli.ExitNotFound, "", "batch %s has no successful job that changed a file", c.Batch)
 }
 
 // maxPatch bounds a patch that is applied.
 const maxPatch = 1 << 30
 
-func (c *collected) patch(ctx context.Context, r jobs.Result) (patch []byte, err error) {
+// Patch reads the patch of a result.
+func (c Results) Patch(ctx context.Context, r jobs.Result) (patch []byte, err error) {
 	in, err := c.open(ctx, r)
 	if err != nil {
 		return nil, err
@@ -207,8 +214,8 @@ func (c *collected) patch(ctx context.Context, r jobs.Result) (patch []byte, err
 	return out.Bytes(), err
 }
 
-// tell says how many results are left out.
-func (c *collected) tell(shell cli.Shell) {
+// Tell says how many results are left out.
+func (c Results) Tell(shell cli.Shell) {
 	if len(c.left) > 0 {
 		shell.Progressf("%d rejected results are left out", len(c.left))
 	}
@@ -217,13 +224,13 @@ func (c *collected) tell(shell cli.Shell) {
 	}
 }
 
-// of is the source of a series' patches. A result that was rejected after the series began,
+// Of is the source of a series' patches. A result that was rejected after the series began,
 // or has a better one since, is still in it.
-func (c *collected) of(ctx context.Context, step series.Step) ([]byte, error) {
-	for _, r := range slices.Concat(c.list, c.left, c.worse) {
+func (c Results) Of(ctx context.Context, step series.Step) ([]byte, error) {
+	for _, r := range slices.Concat(c.List, c.left, c.worse) {
 		if r.Job == step.Job {
-			return c.patch(ctx, r)
+			return c.Patch(ctx, r)
 		}
 	}
-	return nil, fmt.Errorf("%s has no result of it any more", c.source)
+	return nil, fmt.Errorf("%s has no result of it any more", c.Source)
 }
