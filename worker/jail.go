@@ -24,6 +24,8 @@ func (r *agentRuns) launch(model confine.Way) (agent.Launch, error) {
 		Cwd: r.in.Cwd, Files: r.in.Files, Program: program, Notice: r.notice, Depends: r.depends,
 		Round: r.round, Resume: r.resume, Variable: confine.InsideVariable,
 	}
+	set, mode := r.of.conversation.Prompts.Set()
+	l.Job.Agent.Model, l.Mode = cmp.Or(set, l.Job.Agent.Model), mode
 	if len(r.of.cfg.Gates) > 0 {
 		l.Gate, l.Key = "http://"+model.Address, r.of.tokens.model
 	}

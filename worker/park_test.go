@@ -114,6 +114,70 @@ func TestAQuestionGivesItsSlotUp(t *testing.T) {
 	}
 }
 
+// A stub that asks for a permission, once more in a new process, and then for another one. It
+// writes down what it is answered.
+const asksPermission = hears + `mine=$HOME/.claude/projects/-workspace/s.jsonl
+ask() { printf '{"type":"control_request","request_id":"%s","request":{"subtype":"can_use_tool","tool_name":"Write","tool_use_id":"t-%s","input":{"file_path":"%s"}}}\n' "$1" "$1" "$2"; }
+mkdir -p ${mine%/*}
+while read -r l; do case $l in
+*'"content":"test"'*) printf '%s\n' "$l" >>$mine; say init; ask q1 a.txt;;
+*'"type":"user"'*) printf '%s\n' "$l" >heard.txt; ask q2 a.txt
+	told=$(sed 's/"content":"\([^"\\]\|\\.\)*"/"content":"of it"/' heard.txt);;
+*'"request_id":"q2"'*) printf '%s\n' "$l" >>answers.txt; ask q3 b.txt;;
+*'"request_id":"q3"'*) printf '%s\n' "$l" >>answers.txt; turn "$told";;
+esac; done`
+
+// A request for a permission gives its slot up as a question does. The next attempt asks once
+// more for what was decided meanwhile, and is answered at once; what it asks for besides, a
+// person has to decide.
+func TestAPermissionGivesItsSlotUp(t *testing.T) {
+	t.Parallel()
+	f := newField(t)
+	f.restores()
+	f.cfg.Slots = 2
+	job := f.speaks(asksPermission)
+	job.Agent.Interactive, job.Ask.ParkAfter = true, jobs.Duration(time.Second)
+	defer f.work()()
+	for name, tt := range map[string]struct {
+		answer                control.Message
+		how, hears, behaviour string
+	}{
+		"granted": {control.Message{}, "answered", "It is granted. The tool has not run yet", `"behavior":"allow"`},
+		"refused": {control.Message{Deny: true, Text: "not there"}, "declined", "It is refused: not there", `"behavior":"deny","message":"not there"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			id := f.submit(job).ID
+			rec := f.parked(id)
+			if rec.Message != "may it use Write?" || rec.Counted+rec.Lost > 0 {
+				t.Errorf("the record is %+v", rec)
+			}
+			tt.answer.ID, tt.answer.Verb = jobs.NewID(), control.Answer
+			_, _, err := f.eye.log.Accept(t.Context(), rec, tt.answer)
+			f.must(err)
+			f.wakes(rec)
+			f.until("it asks for another one", func() bool { return count(f.events(id), jobs.AskOpened) == 3 })
+			if closed := dataOf[control.Ask](t, f.events(id), jobs.AskClosed); len(closed) != 2 || closed[0].Ask != "q1" || closed[1].Ask != "q2" || closed[1].How != tt.how {
+				t.Errorf("closed %+v, want the second as %s", closed, tt.how)
+			}
+			f.told(id, control.Message{Verb: control.Answer, Ask: "q3", Deny: true, Text: "no more"})
+			f.hears(id, "of it")
+			f.told(id, control.Message{Verb: control.Stop})
+			rec, events := f.ended(id)
+			if rec.Outcome != jobs.Success || rec.Attempt != 2 || rec.Counted+rec.Lost > 0 {
+				t.Errorf("ended with %s %s (%s) in attempt %d: %s", rec.Outcome, rec.Reason, rec.Message, rec.Attempt, kinds(events))
+			}
+			patch, err := f.eye.store.Get(t.Context(), id, rec.Epoch, PatchName)
+			f.must(err)
+			defer patch.Close()
+			text, err := io.ReadAll(patch)
+			lines := strings.Split(string(text), "\n+{")
+			if err != nil || len(lines) != 4 || !strings.Contains(lines[1], tt.behaviour) || !strings.Contains(lines[2], `"message":"no more"`) || !strings.Contains(lines[3], tt.hears) || !strings.Contains(lines[3], "a.txt") {
+				t.Errorf("it was answered, err %v:\n%s", err, text)
+			}
+		})
+	}
+}
+
 // The job decides what happens to a question that is never answered.
 func TestAParkedQuestionThatNobodyAnswers(t *testing.T) {
 	t.Parallel()
@@ -156,15 +220,13 @@ func TestAParkedQuestionThatNobodyAnswers(t *testing.T) {
 }
 
 // Agents that cannot continue later keep their slot: one whose conversation is not
-// stored, one that does something else meanwhile, one that asks for a permission, and
-// one that is attached to.
+// stored, one that does something else meanwhile, and one that is attached to.
 func TestWhatIsNotParked(t *testing.T) {
 	t.Parallel()
 	const tool = `echo '{"type":"assistant","message":{"content":[{"type":"tool_use","id":"t2","name":"Bash","input":{}}]}}';`
 	for name, script := range map[string]string{
 		"no memory":    asks,
 		"another tool": strings.Replace(asksOnce, "echo begun", tool+" echo begun", 1),
-		"a permission": strings.Replace(asksOnce, "AskUserQuestion", "Write", 1),
 		"a terminal":   strings.Replace(asksOnce, `"content":"test"`, `"content":"ask"`, 1),
 	} {
 		t.Run(name, func(t *testing.T) {

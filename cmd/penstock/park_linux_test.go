@@ -116,6 +116,55 @@ func TestAParkedSessionIsStopped(t *testing.T) {
 	}
 }
 
+// A real agent that was set to ask for permissions does so in its next process, too. What was
+// granted while its session was parked is not asked again; the rest of what it wants is.
+func TestARealPermissionIsParked(t *testing.T) {
+	t.Parallel()
+	modes := map[string]string{"claude": "default", "codex": "untrusted"}
+	for _, agent := range realAgents {
+		t.Run(agent.name, func(t *testing.T) {
+			t.Parallel()
+			f, _ := agent.fixture(t, func(write func(string) agenttest.Step) []agenttest.Step {
+				then := func(r agenttest.Request) agenttest.Reply {
+					switch {
+					case strings.Contains(r.Last, "It is granted"):
+						return agent.shell("touch first.txt")(r)
+					case strings.Contains(r.Last, "what else"):
+						return agent.shell("touch second.txt")(r)
+					case strings.Contains(r.Last, "begin"):
+						return agent.shell("touch first.txt")(r)
+					}
+					return agenttest.Reply{Text: "LAST done"}
+				}
+				return []agenttest.Step{write("one"), agenttest.Say("FIRST done"), then, then, then, then, then}
+			})
+			l := f.enter(func() string { return agent.begin(f, "--interactive", "--park-after", "1s").id })
+			l.eventually(60*time.Second, "its first turn is over", func() bool { return strings.Contains(l.all(jobs.Message), "FIRST done") })
+			l.rests(l.id)
+			l.run("job", "set", l.id, "--mode", modes[agent.name])
+			l.run("send", l.id, "begin")
+			l.parked(1)
+			l.crash()
+			l.run("answer", l.id)
+			l.has(l.seen(jobs.SessionContinued, 1), `"how":"resumed"`)
+			l.eventually(60*time.Second, "it goes on with the permission", func() bool { return strings.Contains(l.all(jobs.Message), "LAST done") })
+			l.rests(l.id)
+			if events := l.events(l.id); count(events, jobs.AskOpened) != 2 || count(events, jobs.AskClosed) != 2 {
+				t.Errorf("it asked %d times, and %d were closed; want its request and the one that was made again", count(events, jobs.AskOpened), count(events, jobs.AskClosed))
+			}
+			l.run("send", l.id, "what else")
+			l.eventually(60*time.Second, "it asks for more", func() bool { return count(l.events(l.id), jobs.AskOpened) == 3 })
+			l.run("answer", l.id, "--deny")
+			l.rests(l.id)
+			l.run("job", "stop", l.id)
+			l.run("wait", "--timeout", patience(60), l.id)
+			if rec, patch := l.record(l.id), l.run("job", "diff", l.id); rec.Counted+rec.Lost > 0 || !strings.Contains(patch, "first.txt") || strings.Contains(patch, "second.txt") {
+				t.Errorf("%+v, with\n%s", rec, patch)
+			}
+		})
+	}
+}
+
 // A real agent asks and gives its slot up, the broker and the worker are killed
 // with -9, and the answer finds it in another process: with its conversation and
 // its files.

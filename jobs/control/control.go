@@ -269,6 +269,9 @@ type Input struct {
 	Options []string         `json:"options,omitempty" jsonschema:"The options that it chooses."`
 	Answers map[string]Words `json:"answers,omitempty" jsonschema:"The answer to each of several questions, by its number."`
 	Deny    bool             `json:"deny,omitempty" jsonschema:"It declines to answer."`
+
+	Model string `json:"model,omitempty" jsonschema:"The model that it sets."`
+	Mode  string `json:"mode,omitempty" jsonschema:"The mode that it sets."`
 }
 
 // Input says that the message was accepted. Its images are not in it: whoever accepts
@@ -276,7 +279,7 @@ type Input struct {
 func (c Message) Input() Input {
 	return Input{
 		Input: c.ID, State: Accepted, Verb: c.Verb, By: c.By, Text: c.Text,
-		Ask: c.Ask, Options: c.Options, Answers: c.Answers, Deny: c.Deny,
+		Ask: c.Ask, Options: c.Options, Answers: c.Answers, Deny: c.Deny, Model: c.Model, Mode: c.Mode,
 	}
 }
 
@@ -292,6 +295,10 @@ type Ask struct {
 	Input     json.RawMessage `json:"input,omitempty" jsonschema:"The input of the tool, as the agent has it."`
 	How       string          `json:"how,omitempty" jsonschema:"How it was closed: answered, allowed, declined, withdrawn, default or expired."`
 }
+
+// Waits reports whether a person is to answer, however long that takes: a session that does
+// nothing but wait for it may be parked.
+func (a Ask) Waits() bool { return a.Type == "question" || a.Type == "permission" }
 
 // List is what is asked.
 func (a Ask) List() []Question {
@@ -322,6 +329,9 @@ type Option struct {
 // A Reply is what became of a question that an agent had asked, whose process has
 // ended since.
 type Reply struct {
+	// Tool is what a permission was asked for, and Input its input; empty: it was a question.
+	Tool      string
+	Input     json.RawMessage
 	Questions []string
 	Answers   []string // of each question
 	Declined  bool     // there are none

@@ -3,7 +3,9 @@
 package dialog
 
 import (
+	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
@@ -26,6 +28,8 @@ type Past struct {
 	// Asks are the questions of the last attempt and of those before it that it
 	// goes on with.
 	Asks []Asked
+	// Model and Mode are what the agent was set to; empty: neither was set.
+	Model, Mode string
 
 	answers map[string]control.Input // by the question's id: the first that was accepted
 	seen    map[string]bool
@@ -109,6 +113,8 @@ func (p *Past) accepted(e jobs.Event, in control.Input) {
 		ID: in.Input, Verb: in.Verb, Job: e.Job, Session: e.Session, Attempt: e.Attempt, State: in.State,
 	})
 	switch in.Verb {
+	case control.Set:
+		p.Model, p.Mode = cmp.Or(in.Model, p.Model), cmp.Or(in.Mode, p.Mode)
 	case control.Prompt:
 		p.Prompts = append(p.Prompts, in)
 	case control.Answer:
@@ -149,8 +155,22 @@ func (p *Past) Answering(c control.Message) (control.Message, error) {
 	if c.Deny {
 		return c, nil
 	}
-	_, err = c.Fit(p.Asks[p.find(id)].List())
+	asked := p.Asks[p.find(id)]
+	if asked.Type == "permission" && len(c.Options)+len(c.Answers) == 0 && c.Text == "" {
+		return c, nil // it is granted, once
+	}
+	_, err = c.Fit(asked.List())
 	return c, err
+}
+
+// Denied reports whether the answer declines, or refuses a permission.
+func (a Asked) Denied() bool {
+	if a.Answer == nil || a.Answer.Deny || a.Type != "permission" {
+		return a.Answer != nil && a.Answer.Deny
+	}
+	asks := a.List()[0]
+	said := a.Said()[asks.Question]
+	return slices.ContainsFunc(asks.Options, func(o control.Option) bool { return o.Label == said && strings.HasPrefix(o.Kind, "reject") })
 }
 
 // Said returns the answer of each question of an ask that was answered. One

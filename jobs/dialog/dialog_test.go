@@ -9,6 +9,48 @@ import (
 	"github.com/penstock-run/penstock/jobs/event"
 )
 
+// What an agent was set to last holds on, each of the two by itself; what was refused does not.
+func TestSettingsHoldOn(t *testing.T) {
+	var p Past
+	for i, c := range []control.Message{{Model: "a", Mode: "ask"}, {Model: "b"}, {Mode: "never"}} {
+		c.ID, c.Verb = fmt.Sprint(i), control.Set
+		p.Read(event.New(event.InputState(c.Input())))
+	}
+	p.Read(event.New(event.JobFinished{}))
+	p.Read(event.New(event.InputState{Input: "x", Verb: control.Set, State: "queued", Mode: "other"}))
+	if p.Model != "b" || p.Mode != "never" {
+		t.Errorf("it is set to %q, %q", p.Model, p.Mode)
+	}
+}
+
+// Without an option a permission is granted; the other answers are told from refusals.
+func TestAnsweringAPermission(t *testing.T) {
+	asked := func(answer control.Message) Asked {
+		var p Past
+		p.Read(event.New(event.AskOpened{Ask: "a", Type: "permission", Questions: []byte(`[{"question":"May it?","options":[{"label":"Allow","kind":"allow_once"},{"label":"Never","kind":"reject_always"}]}]`)}))
+		c, err := p.Answering(answer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.ID, c.Verb = "1", control.Answer
+		p.Read(event.New(event.InputState(c.Input())))
+		return p.Asks[0]
+	}
+	for _, tt := range []struct {
+		answer control.Message
+		denied bool
+	}{{control.Message{}, false}, {control.Message{Options: []string{"1"}}, false}, {control.Message{Options: []string{"Never"}}, true}, {control.Message{Deny: true}, true}} {
+		if got := asked(tt.answer); got.Denied() != tt.denied {
+			t.Errorf("%+v: denied %t", tt.answer, got.Denied())
+		}
+	}
+	var p Past
+	p.Read(event.New(event.AskOpened{Ask: "a", Type: "permission"}))
+	if _, err := p.Answering(control.Message{Options: []string{"Perhaps"}}); err == nil {
+		t.Error("an option that is not offered is taken")
+	}
+}
+
 // What is remembered of a talk are the questions that led to the last attempt.
 func TestPast(t *testing.T) {
 	opened := func(id string) jobs.Event {

@@ -111,6 +111,9 @@ type Launch struct {
 	// Replies answer what the agent asked before, in the conversation that Resume names
 	// or in another one.
 	Replies []control.Reply
+	// Mode says for what the agent asks permission, as a person has set it in an earlier
+	// process; empty: as it begins. A model that was set so is in Job.
+	Mode string
 	// Round counts how often a failed check went back to the agent.
 	Round int
 	// Variable is the name of the variable that has the URL of the worker in the jail.

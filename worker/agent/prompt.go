@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/control"
 	"github.com/penstock-run/penstock/worker/agent/internal/wording"
 )
 
@@ -106,6 +107,10 @@ func (l Launch) Failed(check jobs.Check, output string) Launch {
 func (l Launch) replied() string {
 	var b strings.Builder
 	for _, r := range l.Replies {
+		if r.Tool != "" {
+			b.WriteString("\n\n" + permitted(r))
+			continue
+		}
 		for i, q := range r.Questions {
 			fmt.Fprintf(&b, "\n\nThe question was: %s\n", wording.Short(q, 4096))
 			switch {
@@ -121,6 +126,19 @@ func (l Launch) replied() string {
 	return strings.TrimSpace(b.String())
 }
 
+// permitted is what became of a request for permission. The tool has not run: its process has
+// ended before.
+func permitted(r control.Reply) string {
+	asked := fmt.Sprintf("You had asked for permission to use %s with this input: %s\n", r.Tool, wording.Short(string(r.Input), 4096))
+	switch {
+	case !r.Declined:
+		return asked + "It is granted. The tool has not run yet: call it now with exactly the same input."
+	case r.Why != "":
+		return asked + "It is refused: " + r.Why
+	}
+	return asked + "It is refused. " + wording.Unattended
+}
+
 // Continued is the launch that continues, in a new process, the conversation that
 // Resume names. Open: its last turn was not over. Said are the prompts that it has not
 // received yet.
@@ -130,7 +148,7 @@ func (l Launch) Continued(open bool, said ...string) Launch {
 	switch {
 	case len(l.Replies) > 0:
 		b.WriteString(" You were within a turn, and had asked something, which has no result there. " + l.replied() +
-			"\n\nTake that for the result, do not ask it again, and go on where you were. Another tool whose result you do not see may have run or not.")
+			"\n\nTake what was answered for the result, do not ask it again, and go on where you were. Another tool whose result you do not see may have run or not.")
 	case open:
 		b.WriteString(" You were within a turn: a tool whose result you do not see may have run or not. Go on where you were.")
 	case len(said) > 0: // the prompts say what to do

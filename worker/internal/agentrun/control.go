@@ -139,7 +139,10 @@ func (s *state) effect(c control.Message) (effect, error) {
 	}
 	events, lines, err := s.recipient.lines(c)
 	do := effect{events: events, lines: lines}
-	if c.Verb == control.Prompt {
+	switch c.Verb {
+	case control.Set:
+		do.then = func() { s.cfg.Prompts.Sets(c.Model, c.Mode) }
+	case control.Prompt:
 		do.then = func() {
 			s.phase = agent.Working // it has something to do
 			s.cfg.Prompts.Tells(c.ID)

@@ -56,7 +56,7 @@ func (s *state) onlyAsks() bool {
 	waiting := 0
 	for _, q := range s.questions.open.all {
 		p, program := s.questions.open.programs[q.Ask.Ask]
-		if q.Type != "question" || p.bounded {
+		if !q.Waits() || p.bounded {
 			return false
 		}
 		if program || s.work.tools[q.Call] {

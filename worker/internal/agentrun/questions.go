@@ -96,6 +96,26 @@ func defaultAnswer(q openQuestion, text string) control.Message {
 	return c
 }
 
+// decided gives the agent the answers to requests for permission that were decided when the
+// session was parked. Where the agent offers other answers by now, a person is asked.
+func (q *questions) decided(events []event.Event) {
+	for _, e := range events {
+		opened, ok := e.Payload.(event.AskOpened)
+		if !ok || opened.Type != "permission" {
+			continue
+		}
+		c, ok := q.cfg.Decided(control.Ask(opened))
+		if !ok {
+			continue
+		}
+		if closed, lines, err := q.recipient.lines(c); err == nil {
+			q.cfg.Events.PutOutput(closed...)
+			q.note(closed)
+			q.in.put(lines...)
+		}
+	}
+}
+
 // declineExcess declines the questions that are too many. Each is kept until it is
 // answered, as large as a line, and a hostile agent asks for ever.
 func (q *questions) declineExcess() {

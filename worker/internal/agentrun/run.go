@@ -63,6 +63,8 @@ type Config struct {
 	Prompts      Prompts
 	// Recall answers a question that was asked in an earlier attempt.
 	Recall func(control.Question) (inside.Answer, bool)
+	// Decided answers a request for permission that was made in an earlier attempt, too.
+	Decided func(control.Ask) (control.Message, bool)
 	// Spent is what the attempt has used, with what this run has.
 	Spent func(run agent.Total) jobs.Spent
 	// Current is told which run takes control messages now; nil: none does.
@@ -117,6 +119,7 @@ type Conversation interface {
 type Prompts interface {
 	Rest() []images.Prompt
 	Tells(id string)
+	Sets(model, mode string)
 	Note(events []event.Event)
 	Heard() []string
 }

@@ -50,6 +50,7 @@ func (memory) Kept() bool            { return true }
 func (memory) Turns() int            { return 0 }
 func (memory) Rest() []images.Prompt { return nil }
 func (memory) Tells(string)          {}
+func (memory) Sets(string, string)   {}
 func (memory) Note([]event.Event)    {}
 func (memory) Heard() []string       { return nil }
 func (memory) Store(context.Context, conversation.Position, jobs.Reason, func(context.Context) (*jobs.Salvage, error)) bool {
@@ -109,6 +110,7 @@ func newRig(t *testing.T, job jobs.Job, block chan struct{}) *rig {
 		Secrets: secrets, Inside: inside.NewServer(), Conversation: memory{}, Prompts: memory{},
 		Spent: func(agent.Total) jobs.Spent { return jobs.Spent{} }, Decoder: g.agent, End: ended,
 		Recall:    func(control.Question) (inside.Answer, bool) { return inside.Answer{}, false },
+		Decided:   func(control.Ask) (control.Message, bool) { return control.Message{}, false },
 		KeepStdin: true, Parkable: true, First: true,
 	})
 	g.terminals = terminals.New(terminals.Config{})

@@ -70,6 +70,7 @@ func (s *state) line(line agent.Line) {
 	s.spend(read.Events)
 	s.work.note(read.Events)
 	s.questions.note(read.Events)
+	s.questions.decided(read.Events)
 	s.questions.declineExcess()
 	s.cfg.Prompts.Note(read.Events)
 	if len(read.Reply) > 0 {

@@ -2,11 +2,14 @@ package conversation
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/control"
+	"github.com/penstock-run/penstock/jobs/dialog"
 	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/capsule"
@@ -86,6 +89,45 @@ func TestABoundJobDoesNotBeginAnew(t *testing.T) {
 		if (err != nil) != (resume > 0) || why == "" {
 			t.Errorf("resume %d: why %q, err %v", resume, why, err)
 		}
+	}
+}
+
+// What was decided about a permission answers one request for the same tool with the same input,
+// however the agent writes it, and no other one.
+func TestADecisionIsForOneRequest(t *testing.T) {
+	t.Parallel()
+	asked := func(id, tool, input string) control.Ask {
+		return control.Ask{Ask: id, Type: "permission", Tool: tool, Input: json.RawMessage(input), Questions: json.RawMessage(`[{"question":"May it?","options":[{"label":"Allow","kind":"allow_once"},{"label":"No","kind":"reject_once"}]}]`)}
+	}
+	c := again(t, nil)
+	c.Questions.past.Asks = []dialog.Asked{
+		{Ask: asked("1", "Bash", `{"command":"go test","n":1}`), Answer: &control.Input{Options: []string{"Allow"}}},
+		{Ask: asked("2", "Bash", `{"command":"rm"}`), Answer: &control.Input{Options: []string{"No"}}},
+		{Ask: asked("3", "Bash", `{"command":"ls"}`)},
+		{Ask: asked("4", "Bash", ``), Answer: &control.Input{}},
+	}
+	for i := range c.Questions.past.Asks {
+		a := &c.Questions.past.Asks[i]
+		a.Opened = time.Now()
+		a.How = c.Questions.fate(*a, time.Now())
+	}
+	c.Questions.bring(nil)
+	for _, tt := range []struct{ tool, input, option string }{
+		{"Bash", `{"command":"go test","n":2}`, ""}, {"Edit", `{"command":"go test","n":1}`, ""}, {"Bash", `{"command":"go test"}`, ""},
+		{"Bash", `{ "n": 1, "command": "go\u0020test" }`, "Allow"}, {"Bash", `{"command":"go test","n":1}`, ""},
+		{"Bash", `{"command":"rm"}`, "No"}, {"Bash", `{"command":"ls"}`, ""}, {"Bash", ``, ""}, {"Bash", `null`, ""},
+	} {
+		got, ok := c.Questions.Decided(asked("new", tt.tool, tt.input))
+		if ok != (tt.option != "") || ok && (got.Ask != "new" || got.Verb != control.Answer || !slices.Equal(got.Options, []string{tt.option})) {
+			t.Errorf("%s %s: %+v, %t; want %q", tt.tool, tt.input, got, ok, tt.option)
+		}
+	}
+	replies := c.Questions.Replies()
+	if len(replies) < 2 || replies[0].Declined || !replies[1].Declined || replies[0].Tool != "Bash" {
+		t.Errorf("the agent is told %+v", replies)
+	}
+	if a := c.Questions.past.Asks; a[0].How != "answered" || a[1].How != "declined" || a[2].How != "withdrawn" {
+		t.Errorf("closed as %s, %s, %s", a[0].How, a[1].How, a[2].How)
 	}
 }
 

@@ -1,6 +1,7 @@
 package conversation
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -13,8 +14,8 @@ import (
 	"github.com/penstock-run/penstock/worker/internal/verdict"
 )
 
-// Prompts are the prompts that the agent was sent besides the job's own, and those of
-// them that the conversation has. Their methods may be called from any goroutine.
+// Prompts are the prompts that the agent was sent besides the job's own, those of them
+// that the conversation has, and what people set besides. Their methods may be called from any goroutine.
 type Prompts struct {
 	cfg  Config
 	said []control.Input // in earlier attempts
@@ -24,6 +25,8 @@ type Prompts struct {
 	taken    []string                 // prompts that the conversation has; the oldest first
 	within   []string                 // prompts in the agent's first prompt
 	reloaded map[string]images.Prompt // missing prompts of said, with their images
+	// model and mode are what the agent was set to.
+	model, mode string
 }
 
 // maxTaken bounds the list of prompts that an agent has taken up.
@@ -68,6 +71,20 @@ func (p *Prompts) markTaken(id string) {
 		p.taken = append(p.taken, id)
 		p.taken = p.taken[max(0, len(p.taken)-maxTaken):]
 	}
+}
+
+// Sets notes that the agent is set to a model or a mode, which its next process is, too.
+func (p *Prompts) Sets(model, mode string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.model, p.mode = cmp.Or(model, p.model), cmp.Or(mode, p.mode)
+}
+
+// Set returns the model and the mode that the agent was set to; empty: neither was.
+func (p *Prompts) Set() (model, mode string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.model, p.mode
 }
 
 // Heard returns the prompts that the conversation has.

@@ -1,6 +1,7 @@
 package conversation
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"slices"
@@ -25,6 +26,8 @@ type Questions struct {
 	mu sync.Mutex
 	// recalls are the answers for programs that ask again, by the question.
 	recalls map[string][]inside.Answer
+	// decided are the answers to requests for permission, by the tool and its input.
+	decided map[string][]control.Message
 }
 
 // read reads the messages of earlier attempts, and closes the questions that they have
@@ -58,13 +61,13 @@ func (q *Questions) read(ctx context.Context, log *session.Log) (prompts []contr
 func (q *Questions) fate(asked dialog.Asked, now time.Time) string {
 	woken := q.past.Parked && !q.cfg.Lost && asked.Attempt == q.past.Attempt
 	switch {
-	case asked.Answer != nil && asked.Answer.Deny:
+	case asked.Denied():
 		return "declined"
 	case asked.Answer != nil:
 		return "answered"
-	case asked.Type != "question" || !woken && now.Sub(asked.Opened) < q.cfg.Job.Ask.Limit():
+	case !asked.Waits() || !woken && now.Sub(asked.Opened) < q.cfg.Job.Ask.Limit():
 		return "withdrawn"
-	case q.cfg.Job.Ask.Default != "":
+	case q.cfg.Job.Ask.Default != "" && asked.Type == "question":
 		return "default"
 	}
 	return "expired"
@@ -76,14 +79,22 @@ func (q *Questions) fate(asked dialog.Asked, now time.Time) string {
 func (q *Questions) bring(from *jobs.Capsule) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.replies, q.recalls = nil, map[string][]inside.Answer{}
+	q.replies, q.recalls, q.decided = nil, map[string][]inside.Answer{}, map[string][]control.Message{}
 	for _, asked := range q.past.Asks {
 		answer, ok := q.answerTo(asked)
 		if !ok || from != nil && !slices.Contains(from.Asks, asked.Ask.Ask) && asked.Opened.Before(from.Stored) {
 			continue
 		}
-		key := q.keyOf(asked.List()[0])
-		q.recalls[key] = append(q.recalls[key], answer)
+		switch {
+		case asked.Type != "permission":
+			key := q.keyOf(asked.List()[0])
+			q.recalls[key] = append(q.recalls[key], answer)
+		case asked.Answer != nil: // in this conversation the agent asks again
+			in := asked.Answer
+			if key, ok := q.permissionKey(asked.Ask); ok {
+				q.decided[key] = append(q.decided[key], control.Message{Verb: control.Answer, Text: in.Text, Options: in.Options, Answers: in.Answers, Deny: in.Deny})
+			}
+		}
 		if from == nil || slices.Contains(from.Asks, asked.Ask.Ask) {
 			q.replies = append(q.replies, q.replyTo(asked))
 		}
@@ -108,6 +119,9 @@ func (q *Questions) answerTo(asked dialog.Asked) (inside.Answer, bool) {
 // replyTo is the reply for an agent.
 func (q *Questions) replyTo(asked dialog.Asked) control.Reply {
 	reply := control.Reply{Declined: asked.How == "declined" || asked.How == "expired"}
+	if asked.Type == "permission" {
+		reply.Tool, reply.Input = asked.Tool, asked.Input
+	}
 	if asked.How == "declined" {
 		reply.Why = asked.Answer.Text
 	}
@@ -127,6 +141,35 @@ func (q *Questions) replyTo(asked dialog.Asked) control.Reply {
 func (q *Questions) keyOf(question control.Question) string {
 	key, _ := json.Marshal(question) // strings
 	return string(q.cfg.Secrets.Text(key))
+}
+
+// permissionKey identifies a request for permission by its tool and its input, as the log has
+// them. One without an input cannot be known again.
+func (q *Questions) permissionKey(a control.Ask) (key string, ok bool) {
+	in := json.NewDecoder(bytes.NewReader(a.Input))
+	in.UseNumber()
+	var input any
+	if in.Decode(&input) != nil || input == nil {
+		return "", false
+	}
+	whole, err := json.Marshal([]any{a.Tool, input})
+	return string(q.cfg.Secrets.Text(whole)), err == nil
+}
+
+// Decided answers a request for permission that an earlier attempt has made, for the same tool
+// with the same input, and which was decided since: each decision is for one request.
+func (q *Questions) Decided(a control.Ask) (control.Message, bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	key, ok := q.permissionKey(a)
+	known := q.decided[key]
+	if !ok || len(known) == 0 {
+		return control.Message{}, false
+	}
+	q.decided[key] = known[1:]
+	answer := known[0]
+	answer.Ask = a.Ask
+	return answer, true
 }
 
 // Receipts are those of the messages that earlier attempts have accepted.

@@ -211,6 +211,9 @@ func (d *decoder) readSession(m jsonrpc.Message, got agentAnswer, r *agent.Read)
 		d.Sum.Model = model
 	}
 	r.Add(event.SessionStarted{Session: string(d.session), Model: model, Cwd: d.launch.Cwd, Mode: mode, Version: d.about, CanAsk: true})
+	if mode := d.launch.Mode; mode != "" {
+		r.Reply = append(r.Reply, d.set("mode", mode, "launch"))
+	}
 	if d.model != "" {
 		d.setting = true
 		r.Reply = append(r.Reply, d.set("model", d.model, ""))

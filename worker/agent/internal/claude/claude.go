@@ -44,10 +44,14 @@ func (Adapter) Launch(l agent.Launch) (agent.Plan, error) {
 	if l.Session == "" || l.ID == "" {
 		return agent.Plan{}, fmt.Errorf("agent claude: a launch needs a job and a session")
 	}
+	var first [][]byte
+	if l.Mode != "" {
+		first = append(first, setMode("launch", l.Mode))
+	}
 	return agent.Plan{
 		Args:      slices.Concat(l.Program.Command("claude"), arguments(l), l.Job.Agent.Args),
 		Env:       slices.Concat(l.Env(), l.GateEnv(), environment),
-		Stdin:     [][]byte{userMessage(l.FirstPrompt(), l.PromptID(), l.Images...)},
+		Stdin:     append(first, userMessage(l.FirstPrompt(), l.PromptID(), l.Images...)),
 		KeepStdin: true,
 		Files:     l.PlanFiles(),
 		Mounts:    l.Program.Mounts,

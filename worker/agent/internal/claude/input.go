@@ -32,9 +32,13 @@ func (d *decoder) Set(id, model, mode string) (lines [][]byte) {
 		lines = append(lines, controlRequest(id+"-model", map[string]string{"subtype": "set_model", "model": model}))
 	}
 	if mode != "" {
-		lines = append(lines, controlRequest(id+"-mode", map[string]string{"subtype": "set_permission_mode", "mode": mode}))
+		lines = append(lines, setMode(id, mode))
 	}
 	return lines
+}
+
+func setMode(id, mode string) []byte {
+	return controlRequest(id+"-mode", map[string]string{"subtype": "set_permission_mode", "mode": mode})
 }
 
 func controlRequest(id string, request any) []byte {

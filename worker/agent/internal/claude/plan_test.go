@@ -38,6 +38,10 @@ func TestClaudePlan(t *testing.T) {
 		t.Errorf("prompt %s, err %v", p.Stdin[0], err)
 	}
 	again := adaptertest.Plan(t, Adapter{}, l)
+	l.Mode = "plan" // as a person has set it in an earlier process
+	if set := adaptertest.Plan(t, Adapter{}, l).Stdin; len(set) != 2 || !strings.Contains(string(set[0]), `"mode":"plan"`) || string(set[1]) != string(p.Stdin[0]) {
+		t.Errorf("in another mode it reads %s first", set)
+	}
 	if !slices.Equal(p.Args, again.Args) || !slices.Equal(p.Env, again.Env) || string(p.Stdin[0]) != string(again.Stdin[0]) {
 		t.Error("the same launch gives two plans")
 	}

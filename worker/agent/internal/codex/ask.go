@@ -30,6 +30,7 @@ func (d *appServer) readRequest(m jsonrpc.Message, p *serverParams, r *agent.Rea
 	switch m.Method {
 	case "item/commandExecution/requestApproval":
 		permit("command_execution")
+		opened.Input = lasting(m.Params)
 	case "item/fileChange/requestApproval":
 		permit("file_change")
 	case "item/tool/requestUserInput":
@@ -53,6 +54,20 @@ func (d *appServer) readRequest(m jsonrpc.Message, p *serverParams, r *agent.Rea
 	}
 	decode.Remember(d.asks, id, open)
 	r.Add(event.AskOpened(opened))
+}
+
+// lasting is what the program asks without the names that this process has for it: by the rest
+// the same request is known again in the next process. (What a change of files would be is not in
+// the request for it, so that one is not known again.)
+func lasting(params json.RawMessage) json.RawMessage {
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(params, &fields) != nil {
+		return params
+	}
+	for _, name := range []string{"threadId", "turnId", "itemId", "approvalId", "startedAtMs"} {
+		delete(fields, name)
+	}
+	return decode.JSON(fields)
 }
 
 // Answer implements [agent.Speaker].

@@ -95,10 +95,15 @@ func hello(c *jsonrpc.Client) []byte {
 // uses that of the process: a named one would be trusted, with the settings and servers
 // in it.
 func (d *appServer) beginThread() []byte {
-	if d.launch.Resume != "" {
-		return d.rpc.Request("thread/resume", map[string]any{"threadId": d.launch.Resume, "excludeTurns": true}, "")
+	params := map[string]any{}
+	if d.launch.Mode != "" {
+		params["approvalPolicy"] = d.launch.Mode
 	}
-	return d.rpc.Request("thread/start", map[string]any{}, "")
+	if d.launch.Resume != "" {
+		params["threadId"], params["excludeTurns"] = d.launch.Resume, true
+		return d.rpc.Request("thread/resume", params, "")
+	}
+	return d.rpc.Request("thread/start", params, "")
 }
 
 // Say implements [agent.Speaker].
