@@ -134,6 +134,9 @@ func TestPublishEnds(t *testing.T) {
 		c, err := net.Dial("tcp", at)
 		if err == nil { // else the reset was faster than the end of the handshake
 			defer c.Close()
+			if err := c.SetDeadline(time.Now().Add(slowtest.Limit(10 * time.Second))); err != nil {
+				t.Fatal(err)
+			}
 			_, err = c.Read(make([]byte, 1))
 		}
 		if !errors.Is(err, syscall.ECONNRESET) {
