@@ -123,6 +123,12 @@ func (c *Client) Review(ctx context.Context, request operation.ReviewRequest) (j
 	return Ask(ctx, c, operation.Review, request)
 }
 
+// PullRequest has the pool open a draft pull request of the branch that a job has delivered, and
+// returns the record as it is then: what becomes of it is written there. One that is open stays.
+func (c *Client) PullRequest(ctx context.Context, request operation.PullRequestRequest) (jobs.Record, error) {
+	return Ask(ctx, c, operation.PullRequest, request)
+}
+
 // Purge removes all that is kept of a finished job, for good; with session also the other jobs
 // of its session. One that has not finished is [jobs.ErrNotFinished]. It may be repeated.
 func (c *Client) Purge(ctx context.Context, id string, session bool) (operation.Purged, error) {

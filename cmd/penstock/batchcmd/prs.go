@@ -10,7 +10,6 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/pool"
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/jobs/client"
 	"github.com/penstock-run/penstock/jobs/operation"
 	"github.com/penstock-run/penstock/jobs/pause"
 )
@@ -31,7 +30,7 @@ func openAll(ctx context.Context, shell cli.Shell, c chosen.Results) error {
 	var errs []error
 	items := map[string]string{} // by job
 	for _, r := range c.List {
-		rec, err := client.Ask(ctx, c.Pool.Client, operation.PullRequest, operation.PullRequestRequest{ID: r.Job})
+		rec, err := c.Pool.Client.PullRequest(ctx, operation.PullRequestRequest{ID: r.Job})
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}

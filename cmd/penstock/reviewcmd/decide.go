@@ -8,7 +8,6 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/patches"
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/jobs/client"
 	"github.com/penstock-run/penstock/jobs/control"
 	"github.com/penstock-run/penstock/jobs/operation"
 	"github.com/penstock-run/penstock/worker/checkout"
@@ -37,7 +36,7 @@ func (r *reviewer) accept(ctx context.Context, rec jobs.Record, how string) (job
 	case err != nil:
 		return rec, err
 	case how == toPull:
-		if _, err := client.Ask(ctx, r.pool.Client, operation.PullRequest, operation.PullRequestRequest{ID: rec.ID, Epoch: rec.Epoch}); err != nil {
+		if _, err := r.pool.Client.PullRequest(ctx, operation.PullRequestRequest{ID: rec.ID, Epoch: rec.Epoch}); err != nil {
 			return rec, err
 		}
 		return r.set(ctx, rec, jobs.Delivered, "")
