@@ -11,7 +11,7 @@ import (
 )
 
 // launch collects what the adapter has to know.
-func (r *agentRuns) launch(model confine.Way) (agent.Launch, error) {
+func (r *agentRuns) launch(api confine.Way) (agent.Launch, error) {
 	var program agent.Program
 	if r.plan.Job.Isolation != jobs.IsolationContainer {
 		var err error
@@ -24,10 +24,10 @@ func (r *agentRuns) launch(model confine.Way) (agent.Launch, error) {
 		Cwd: r.in.Cwd, Files: r.in.Files, Program: program, Notice: r.notice, Depends: r.depends,
 		Round: r.round, Resume: r.resume, Variable: confine.InsideVariable,
 	}
-	set, mode := r.of.conversation.Prompts.Set()
-	l.Job.Agent.Model, l.Mode = cmp.Or(set, l.Job.Agent.Model), mode
+	model, mode := r.of.conversation.Prompts.Settings()
+	l.Job.Agent.Model, l.Mode = cmp.Or(model, l.Job.Agent.Model), mode
 	if len(r.of.cfg.Gates) > 0 {
-		l.Gate, l.Key = "http://"+model.Address, r.of.tokens.model
+		l.Gate, l.Key = "http://"+api.Address, r.of.tokens.model
 	}
 	if r.round == 0 {
 		about := r.plan.Adapter.About()

@@ -4,8 +4,8 @@
 //	Get, List ──▶ the records as they are now
 //	Watch, Changes ──▶ the same, and then each change
 //
-// It only reads: the work queue alone writes records, each by compare-and-set on the
-// revision that an [Entry] has.
+// It only reads: the work queue writes the steps of a job, and reviews and purges what comes after
+// its end, each by compare-and-set on the revision that an [Entry] has.
 package record
 
 import (

@@ -48,6 +48,9 @@ func openAll(ctx context.Context, shell cli.Shell, c chosen.Results) error {
 	var list []exported
 	for _, rec := range asked {
 		rec, err := opened(ctx, c.Pool, rec, end)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("item %s: %w", items[rec.ID], err))
 			continue
@@ -68,8 +71,6 @@ func opened(ctx context.Context, p *pool.Pool, rec jobs.Record, end time.Time) (
 		rec = now
 	}
 	switch {
-	case ctx.Err() != nil:
-		return rec, context.Cause(ctx)
 	case rec.PullRequest == nil:
 		return rec, errors.New("the job goes on: another attempt has begun")
 	case rec.PullRequest.State == jobs.PullRefused:

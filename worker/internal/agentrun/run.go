@@ -119,7 +119,7 @@ type Conversation interface {
 type Prompts interface {
 	Rest() []images.Prompt
 	Tells(id string)
-	Sets(model, mode string)
+	Change(model, mode string)
 	Note(events []event.Event)
 	Heard() []string
 }

@@ -50,7 +50,7 @@ func (memory) Kept() bool            { return true }
 func (memory) Turns() int            { return 0 }
 func (memory) Rest() []images.Prompt { return nil }
 func (memory) Tells(string)          {}
-func (memory) Sets(string, string)   {}
+func (memory) Change(string, string) {}
 func (memory) Note([]event.Event)    {}
 func (memory) Heard() []string       { return nil }
 func (memory) Store(context.Context, conversation.Position, jobs.Reason, func(context.Context) (*jobs.Salvage, error)) bool {

@@ -73,15 +73,15 @@ func (p *Prompts) markTaken(id string) {
 	}
 }
 
-// Sets notes that the agent is set to a model or a mode, which its next process is, too.
-func (p *Prompts) Sets(model, mode string) {
+// Change notes that a person has set the agent to a model or a mode: its next process begins so.
+func (p *Prompts) Change(model, mode string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.model, p.mode = cmp.Or(model, p.model), cmp.Or(mode, p.mode)
 }
 
-// Set returns the model and the mode that the agent was set to; empty: neither was.
-func (p *Prompts) Set() (model, mode string) {
+// Settings are the model and the mode that the agent was set to; empty: it was not.
+func (p *Prompts) Settings() (model, mode string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.model, p.mode
