@@ -15,6 +15,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/jobs/ratelimit"
 	"github.com/penstock-run/penstock/jobs/why"
 )
 
@@ -115,6 +116,18 @@ func TestDoctorRepairs(t *testing.T) {
 		return errors.Join(q.Workers().Present(t.Context(), older), q.Workers().Present(t.Context(), wrong))
 	}
 	f.must(present())
+	until := time.Now().Add(time.Hour).UTC()
+	limits := ratelimit.Of(q.Workers())
+	_, err := limits.Put(t.Context(), ratelimit.State{Key: ratelimit.Name("openai", "sk"), Holds: map[string]time.Time{"gpt-5.5": until}}, time.Now())
+	f.must(err)
+	found, _ = f.doctor(flags...)
+	if k := found["model keys"]; k.Status != "note" || !strings.Contains(k.Detail, "1 held by a limit: gpt-5.5 of openai/") || !strings.Contains(k.Detail, until.Format(time.RFC3339)) {
+		t.Errorf("a key that is held by a limit: %+v", k)
+	}
+	_, err = limits.Put(t.Context(), ratelimit.State{
+		Key: ratelimit.Name("anthropic", "sk"), Changed: time.Now(), Refused: &ratelimit.Refusal{Message: "credit balance is too low", Since: time.Now(), Retry: until, Tries: 1},
+	}, time.Now())
+	f.must(err)
 	// Like workers they go on saying so, however long the doctor takes.
 	ended, alive := make(chan struct{}), make(chan error)
 	go func() {
@@ -132,6 +145,9 @@ func TestDoctorRepairs(t *testing.T) {
 	found, _ = f.doctor(flags...)
 	close(ended)
 	f.must(<-alive)
+	if k := found["model keys"]; k.Status != "weak" || !strings.Contains(k.Detail, "1 refused: anthropic/") || !strings.Contains(k.Detail, "credit balance is too low") {
+		t.Errorf("a key that is refused: %+v", k)
+	}
 	if w := found["workers"]; w.Status != "weak" || !strings.Contains(w.Detail, "1 of an earlier release") || !strings.Contains(w.Detail, "wrong is 1h0m") || !strings.Contains(w.Detail, "behind the broker") {
 		t.Errorf("a worker of an earlier release, and one whose clock is wrong: %+v", w)
 	}

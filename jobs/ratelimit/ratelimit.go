@@ -15,6 +15,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -128,6 +129,35 @@ func (s Store) Get(ctx context.Context, key string, now time.Time) (State, error
 	return state, err
 }
 
+// List returns what is known of all keys, at a time, by their names. What cannot be believed is
+// left out.
+func (s Store) List(ctx context.Context, now time.Time) ([]State, error) {
+	var list []State
+	for m, err := range s.conn.Scan(ctx, wire.Range{Stream: subject.KVStream(subject.Permits), Subject: subject.Permit("*")}) {
+		if err != nil {
+			return nil, fmt.Errorf("list the limits of keys: %w", err)
+		}
+		var named struct{ Key string }
+		if m.Gone() || json.Unmarshal(m.Data, &named) != nil || m.Subject != place(named.Key) {
+			continue // of a cap, of which permits are kept here, too
+		}
+		if state, ok := believed(m, named.Key, now); ok {
+			list = append(list, state)
+		}
+	}
+	slices.SortFunc(list, func(a, b State) int { return strings.Compare(a.Key, b.Key) })
+	return list, nil
+}
+
+// place is where the state of a key is stored.
+func place(key string) string { return subject.Permit(jobs.HashKey("ratelimit", key)) }
+
+// believed decodes the state of a key.
+func believed(m wire.Message, key string, now time.Time) (state State, ok bool) {
+	ok = !m.Gone() && len(m.Data) <= maxSize && json.Unmarshal(m.Data, &state) == nil && state.check(key, now) == nil
+	return state, ok
+}
+
 // Put adds what a worker knows, and returns what is known then.
 func (s Store) Put(ctx context.Context, mine State, now time.Time) (State, error) {
 	for {
@@ -154,7 +184,7 @@ func (s Store) Put(ctx context.Context, mine State, now time.Time) (State, error
 
 // read returns what is known of a key, and the write that would replace it.
 func (s Store) read(ctx context.Context, key string, now time.Time) (wire.Write, State, error) {
-	w := wire.Write{Stream: subject.KVStream(subject.Permits), Subject: subject.Permit(jobs.HashKey("ratelimit", key))}
+	w := wire.Write{Stream: subject.KVStream(subject.Permits), Subject: place(key)}
 	m, err := s.conn.Last(ctx, w.Stream, w.Subject)
 	none := State{Key: key}
 	if errors.Is(err, jobs.ErrNotFound) {
@@ -164,9 +194,8 @@ func (s Store) read(ctx context.Context, key string, now time.Time) (wire.Write,
 		return w, none, fmt.Errorf("read the limits of key %s: %w", key, err)
 	}
 	w.Expect = m.Seq
-	var state State
-	if m.Gone() || len(m.Data) > maxSize || json.Unmarshal(m.Data, &state) != nil || state.check(key, now) != nil {
-		return w, none, nil
+	if state, ok := believed(m, key, now); ok {
+		return w, state, nil
 	}
-	return w, state, nil
+	return w, none, nil
 }

@@ -89,6 +89,9 @@ func TestStatesThatAreNotBelieved(t *testing.T) {
 		if err != nil || len(got.Holds) != 0 || got.Refused != nil || got.Key != key {
 			t.Errorf("%s: %+v, err %v", name, got, err)
 		}
+		if list, err := store.List(t.Context(), now); err != nil || len(list) != 0 {
+			t.Errorf("%s: the list has %+v, err %v", name, list, err)
+		}
 	}
 	mine := ratelimit.State{Key: key, Holds: map[string]time.Time{"m": now.Add(time.Hour)}}
 	if _, err := store.Put(t.Context(), mine, now); err != nil {
@@ -96,6 +99,9 @@ func TestStatesThatAreNotBelieved(t *testing.T) {
 	}
 	if got, err := store.Get(t.Context(), key, now); err != nil || len(got.Holds) != 1 {
 		t.Errorf("afterwards %+v, err %v", got, err)
+	}
+	if list, err := store.List(t.Context(), now); err != nil || len(list) != 1 || list[0].Key != key {
+		t.Errorf("afterwards the list has %+v, err %v", list, err)
 	}
 }
 

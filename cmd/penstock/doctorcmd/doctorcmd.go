@@ -42,7 +42,7 @@ func New(shell cli.Shell) *cobra.Command {
 		Use: "doctor", Short: "Check what this host can do, and how to fix what it cannot", Args: cobra.NoArgs,
 		Long: `Doctor tests for real: it makes jails, limits them, and runs git and the agents in
 them. Of a pool that runs on --server, or on the data directory, it examines the broker, its
-streams, clocks, workers, credentials and webhooks, and how old the last backup is. It
+streams, clocks, workers, keys of model APIs, credentials and webhooks, and how old the last backup is. It
 changes nothing unless --fix is set. Each check has a stable name, and reports the result, the
 consequence of a failure, and the fix for this distribution. The check "tier" is the
 summary: full, degraded (something is not enforced), container (only a container

@@ -16,6 +16,8 @@ import (
 	"github.com/penstock-run/penstock/dispatcher/natsd"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/layout"
+	"github.com/penstock-run/penstock/jobs/ratelimit"
+	"github.com/penstock-run/penstock/jobs/visible"
 	"github.com/penstock-run/penstock/jobs/why"
 )
 
@@ -55,7 +57,7 @@ func checkPool(ctx context.Context, shell cli.Shell, cmd *cobra.Command) []Findi
 		return append(found, f)
 	}
 	for _, check := range []func(context.Context, *pool.Pool) (Finding, error){
-		checkRecords, d.checkWorkers, d.checkTokens, checkStore, d.checkBackup, checkDead, checkWebhooks,
+		checkRecords, d.checkWorkers, checkModelKeys, d.checkTokens, checkStore, d.checkBackup, checkDead, checkWebhooks,
 	} {
 		f, err := check(ctx, p)
 		switch {
@@ -162,6 +164,37 @@ func apart(ahead time.Duration) string {
 		word = "behind the broker"
 	}
 	return fmt.Sprintf("%v %s", ahead.Abs().Round(time.Millisecond), word)
+}
+
+// checkModelKeys looks for keys of model APIs that are refused, or held by a limit.
+func checkModelKeys(ctx context.Context, p *pool.Pool) (Finding, error) {
+	f := Finding{Check: "model keys", Status: "ok", Detail: "none is refused or held by a limit"}
+	now := time.Now()
+	list, err := ratelimit.Of(p.Queue.Workers()).List(ctx, now)
+	if err != nil {
+		return f, err
+	}
+	var refused, held []string
+	for _, key := range list {
+		if r := key.Refused; r != nil {
+			refused = append(refused, fmt.Sprintf("%s since %s: %s", visible.Line(key.Key), r.Since.UTC().Format(time.RFC3339), visible.Line(r.Message)))
+		}
+		for model, until := range key.Holds {
+			if until.After(now) {
+				held = append(held, fmt.Sprintf("%s of %s until %s", visible.Line(model), visible.Line(key.Key), until.UTC().Format(time.RFC3339)))
+			}
+		}
+	}
+	slices.Sort(held)
+	switch {
+	case len(refused) > 0:
+		f.Status, f.Detail = "weak", fmt.Sprintf("%d refused: %s", len(refused), strings.Join(refused, "; "))
+		f.Price, f.Fix = "jobs that need the key wait", "give the workers a key that the provider accepts, or its account credit; one call tries every few minutes"
+	case len(held) > 0:
+		f.Status, f.Detail = "note", fmt.Sprintf("%d held by a limit: %s", len(held), strings.Join(held, "; "))
+		f.Price, f.Fix = "jobs that need the model wait", "wait, or give the workers another key"
+	}
+	return f, nil
 }
 
 // checkWorkers looks for workers of several releases, and for clocks that are wrong.
