@@ -111,7 +111,10 @@ func TestADecisionIsForOneRequest(t *testing.T) {
 		a.Opened = time.Now()
 		a.How = c.Questions.fate(*a, time.Now())
 	}
-	c.Questions.bring(nil)
+	if c.Questions.bring(nil); len(c.Questions.Replies())+len(c.Questions.decided) > 0 {
+		t.Errorf("a new conversation is told %+v", c.Questions.Replies())
+	}
+	c.Questions.bring(&jobs.Capsule{Asks: []string{"1", "2", "3", "4"}})
 	for _, tt := range []struct{ tool, input, option string }{
 		{"Bash", `{"command":"go test","n":2}`, ""}, {"Edit", `{"command":"go test","n":1}`, ""}, {"Bash", `{"command":"go test"}`, ""},
 		{"Bash", `{ "n": 1, "command": "go\u0020test" }`, "Allow"}, {"Bash", `{"command":"go test","n":1}`, ""},

@@ -89,7 +89,9 @@ func (q *Questions) bring(from *jobs.Capsule) {
 		case asked.Type != "permission":
 			key := q.keyOf(asked.List()[0])
 			q.recalls[key] = append(q.recalls[key], answer)
-		case asked.Answer != nil: // in this conversation the agent asks again
+		case from == nil:
+			continue // it was for what the agent was about to do in a conversation that is gone
+		case asked.Answer != nil: // the agent asks again
 			in := asked.Answer
 			if key, ok := q.permissionKey(asked.Ask); ok {
 				q.decided[key] = append(q.decided[key], control.Message{Verb: control.Answer, Text: in.Text, Options: in.Options, Answers: in.Answers, Deny: in.Deny})
