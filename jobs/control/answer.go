@@ -53,6 +53,10 @@ func (w *Words) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
+// Plain reports whether the message chooses and says nothing: to a request for permission it is
+// a yes, or with Deny a no.
+func (c Message) Plain() bool { return len(c.Options)+len(c.Answers) == 0 && c.Text == "" }
+
 // Fit makes the answers of an ask: for the text of each question, one. An error
 // is a [*RefusedError].
 func (c Message) Fit(questions []Question) (map[string]string, error) {

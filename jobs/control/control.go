@@ -283,6 +283,11 @@ func (c Message) Input() Input {
 	}
 }
 
+// Answer is the answer that was accepted, as a message.
+func (in Input) Answer() Message {
+	return Message{Verb: Answer, Ask: in.Ask, Text: in.Text, Options: in.Options, Answers: in.Answers, Deny: in.Deny}
+}
+
 // Ask is what an agent asks, or what became of that: the payload of the events
 // [jobs.AskOpened] and [jobs.AskClosed]. Questions are a list of [Question] as
 // the agent wrote it.
@@ -325,6 +330,9 @@ type Option struct {
 	// allow_always, reject_once or reject_always. Options of a question have none.
 	Kind string `json:"kind,omitempty"`
 }
+
+// Refuses reports whether choosing it refuses a permission.
+func (o Option) Refuses() bool { return strings.HasPrefix(o.Kind, "reject") }
 
 // A Reply is what became of a question that an agent had asked, whose process has
 // ended since.

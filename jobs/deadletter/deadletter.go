@@ -62,7 +62,7 @@ func (l Letters) Keep(ctx context.Context, letter jobs.DeadLetter) error {
 	if err != nil {
 		return err
 	}
-	if err := l.conn.Publish(ctx, &nats.Msg{Subject: letter.StoredAt, Data: body, Header: nats.Header{}}); err != nil {
+	if err := l.conn.Publish(ctx, &nats.Msg{Subject: letter.StoredAt, Data: body}); err != nil {
 		return fmt.Errorf("file dead letter %s: %w", letter.ID, err)
 	}
 	return nil

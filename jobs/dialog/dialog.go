@@ -5,7 +5,6 @@ package dialog
 import (
 	"cmp"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
@@ -156,7 +155,7 @@ func (p *Past) Answering(c control.Message) (control.Message, error) {
 		return c, nil
 	}
 	asked := p.Asks[p.find(id)]
-	if asked.Type == "permission" && len(c.Options)+len(c.Answers) == 0 && c.Text == "" {
+	if asked.Type == "permission" && c.Plain() {
 		return c, nil // it is granted, once
 	}
 	_, err = c.Fit(asked.List())
@@ -165,12 +164,17 @@ func (p *Past) Answering(c control.Message) (control.Message, error) {
 
 // Denied reports whether the answer declines, or refuses a permission.
 func (a Asked) Denied() bool {
-	if a.Answer == nil || a.Answer.Deny || a.Type != "permission" {
-		return a.Answer != nil && a.Answer.Deny
+	switch {
+	case a.Answer == nil:
+		return false
+	case a.Answer.Deny:
+		return true
+	case a.Type != "permission":
+		return false
 	}
 	asks := a.List()[0]
 	said := a.Said()[asks.Question]
-	return slices.ContainsFunc(asks.Options, func(o control.Option) bool { return o.Label == said && strings.HasPrefix(o.Kind, "reject") })
+	return slices.ContainsFunc(asks.Options, func(o control.Option) bool { return o.Label == said && o.Refuses() })
 }
 
 // Said returns the answer of each question of an ask that was answered. One
@@ -179,8 +183,7 @@ func (a Asked) Said() map[string]string {
 	if a.Answer == nil || a.Answer.Deny {
 		return nil
 	}
-	c := control.Message{Text: a.Answer.Text, Options: a.Answer.Options, Answers: a.Answer.Answers}
-	answers, err := c.Fit(a.List())
+	answers, err := a.Answer.Answer().Fit(a.List())
 	if err != nil { // who accepted it saw other questions
 		return nil
 	}

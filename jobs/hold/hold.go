@@ -39,7 +39,7 @@ func Check(kind jobs.HoldKind, name string) error {
 func (s Holds) Put(ctx context.Context, h jobs.Hold) error {
 	body, err := json.Marshal(h)
 	if err == nil {
-		err = s.conn.Publish(ctx, &nats.Msg{Subject: key(h), Data: body, Header: nats.Header{}})
+		err = s.conn.Publish(ctx, &nats.Msg{Subject: key(h), Data: body})
 	}
 	if err != nil {
 		return fmt.Errorf("hold %s %s: %w", h.Kind, h.Name, err)

@@ -89,7 +89,7 @@ func (p Permits) SetCaps(ctx context.Context, caps schedule.Caps) error {
 	if err == nil && !slices.Equal(is, caps) {
 		var body []byte
 		if body, err = json.Marshal(caps); err == nil {
-			err = p.conn.Publish(ctx, &nats.Msg{Subject: subject.CapsKey, Data: body, Header: nats.Header{}})
+			err = p.conn.Publish(ctx, &nats.Msg{Subject: subject.CapsKey, Data: body})
 		}
 	}
 	if err != nil {

@@ -138,7 +138,7 @@ func (s Store) List(ctx context.Context, now time.Time) ([]State, error) {
 			return nil, fmt.Errorf("list the limits of keys: %w", err)
 		}
 		var named struct{ Key string }
-		if m.Gone() || json.Unmarshal(m.Data, &named) != nil || m.Subject != place(named.Key) {
+		if json.Unmarshal(m.Data, &named) != nil || m.Subject != place(named.Key) {
 			continue // of a cap, of which permits are kept here, too
 		}
 		if state, ok := believed(m, named.Key, now); ok {

@@ -25,7 +25,7 @@ func (l *Lanes) Register(ctx context.Context, class string) error {
 	if known || len(needs) == 0 {
 		return nil
 	}
-	if err := l.conn.Publish(ctx, &nats.Msg{Subject: subject.Class(class), Data: []byte("{}"), Header: nats.Header{}}); err != nil {
+	if err := l.conn.Publish(ctx, &nats.Msg{Subject: subject.Class(class), Data: []byte("{}")}); err != nil {
 		return fmt.Errorf("register class %s: %w", class, err)
 	}
 	l.mu.Lock()

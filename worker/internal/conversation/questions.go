@@ -92,9 +92,8 @@ func (q *Questions) bring(from *jobs.Capsule) {
 		case from == nil:
 			continue // it was for what the agent was about to do in a conversation that is gone
 		case asked.Answer != nil: // the agent asks again
-			in := asked.Answer
 			if key, ok := q.permissionKey(asked.Ask); ok {
-				q.decided[key] = append(q.decided[key], control.Message{Verb: control.Answer, Text: in.Text, Options: in.Options, Answers: in.Answers, Deny: in.Deny})
+				q.decided[key] = append(q.decided[key], asked.Answer.Answer())
 			}
 		}
 		if from == nil || slices.Contains(from.Asks, asked.Ask.Ask) {

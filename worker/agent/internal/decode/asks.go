@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/penstock-run/penstock/jobs/control"
 )
@@ -56,7 +55,7 @@ func (a Ask) List() json.RawMessage {
 // names none and is a plain yes or no.
 func (a Ask) Choose(answer control.Message) (*Choice, error) {
 	switch {
-	case answer.Deny || len(answer.Options)+len(answer.Answers) == 0 && answer.Text == "":
+	case answer.Deny || answer.Plain():
 		return nil, nil
 	case len(a.Choices) == 0:
 		return nil, control.Refuse(control.Unfit, "the agent asks for a permission: allow it, or deny it")
@@ -86,7 +85,7 @@ func (a Ask) Offers(kinds ...string) *Choice {
 
 // How says how a choice closes the ask.
 func (c Choice) How() string {
-	if strings.HasPrefix(c.Kind, "reject") {
+	if c.Refuses() {
 		return "declined"
 	}
 	return "answered"
