@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -81,7 +83,15 @@ func work(ctx context.Context, shell cli.Shell) error {
 	ctx = p.WhileAccepted(ctx)
 	ctx, end := context.WithCancel(ctx)
 	defer end()
-	w, err := localworker.New(ctx, shell, p, n, monitor.Hooks())
+	name := workerparts.Name(shell.Config)
+	hooks := monitor.Hooks()
+	hooks.Worker.Present = firstly(hooks.Worker.Present, func() {
+		daemon.Ready(shell, admin, servicelog.Notice{
+			Text: fmt.Sprintf("worker %s with %d slots on %s", name, n, p.Broker()), Message: "claiming jobs",
+			Attrs: []slog.Attr{slog.String("worker", name), slog.Int("slots", n), slog.String("broker", p.Broker()), slog.String("data", shell.Config.Data)},
+		})
+	})
+	w, err := localworker.New(ctx, shell, p, n, hooks)
 	if err != nil {
 		return errors.Join(err, p.Close())
 	}
@@ -90,10 +100,15 @@ func work(ctx context.Context, shell cli.Shell) error {
 		defer end() // by itself, too: the rest ends with it
 		return w.Run(ctx)
 	}
-	name := workerparts.Name(shell.Config)
-	daemon.Ready(shell, admin, servicelog.Notice{
-		Text: fmt.Sprintf("worker %s with %d slots on %s", name, n, p.Broker()), Message: "claiming jobs",
-		Attrs: []slog.Attr{slog.String("worker", name), slog.Int("slots", n), slog.String("broker", p.Broker()), slog.String("data", shell.Config.Data)},
-	})
 	return errors.Join(monitor.Run(ctx, p, admin, run, reloader.Service(p)), pool.Refused(ctx))
+}
+
+// firstly returns a hook that calls ready when it is called first: a worker that says it is
+// ready is known to the pool, so the next command finds it.
+func firstly(present func(time.Time), ready func()) func(time.Time) {
+	var once sync.Once
+	return func(at time.Time) {
+		present(at)
+		once.Do(ready)
+	}
 }
