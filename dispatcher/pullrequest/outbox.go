@@ -74,7 +74,7 @@ func New(cfg Config) *Outbox {
 	cfg.first = cmp.Or(cfg.first, againFirst)
 	o := &Outbox{cfg: cfg}
 	for _, f := range cfg.Forges {
-		o.lines = append(o.lines, &line{of: o, forge: f, jobs: map[string]*waiting{}, told: map[string]string{}, poke: make(chan struct{}, 1)})
+		o.lines = append(o.lines, &line{of: o, forge: f, jobs: map[string]*waiting{}, told: map[string]string{}, opened: map[string][]string{}, poke: make(chan struct{}, 1)})
 	}
 	return o
 }
@@ -105,13 +105,18 @@ func (o *Outbox) Note(c record.Change) {
 	if c.Gone || c.Record.Repo == "" {
 		return
 	}
-	due, asking := c.Record.PullDue(), asks(c.Record)
-	if !due && !asking && c.Record.Labels[mark.IssueLabel] == "" {
+	due, asking, open := c.Record.PullDue(), asks(c.Record), isOpen(c.Record)
+	if !due && !asking && !open && c.Record.Labels[mark.IssueLabel] == "" {
 		return
 	}
 	l := o.line(c.Record.Repo)
+	if l == nil {
+		return
+	}
+	if open {
+		l.noteOpened(c.Record)
+	}
 	switch {
-	case l == nil:
 	case due, asking && !l.asked(c.Record):
 		l.enter(c.ID)
 	case !asking:
@@ -138,6 +143,8 @@ type line struct {
 	mu   sync.Mutex
 	jobs map[string]*waiting
 	told map[string]string // the question that was written to the issue of a job
+	// opened has the jobs with the last pull requests of each repository, the newest last.
+	opened map[string][]string
 	// until is when the forge may be asked again.
 	until time.Time
 }
@@ -312,7 +319,7 @@ func (l *line) deliver(ctx context.Context, rec jobs.Record) error {
 	if err != nil {
 		return err
 	}
-	text, err := l.of.compose(ctx, rec, res, job)
+	text, err := l.compose(ctx, rec, res, job)
 	if err != nil {
 		return err
 	}
@@ -334,7 +341,11 @@ func (l *line) deliver(ctx context.Context, rec jobs.Record) error {
 	}
 	next.State, next.URL, next.Number = jobs.PullOpen, visible.Line(pull.URL), pull.Number
 	l.of.cfg.Logger.With(rec.LogFields()...).Info("pull request is open", "forge", l.forge.Name(), "number", pull.Number)
-	return queue.SetPullRequest(ctx, l.of.cfg.Queue, rec, next)
+	if err := queue.SetPullRequest(ctx, l.of.cfg.Queue, rec, next); err != nil {
+		return err
+	}
+	l.noteOpened(rec) // the next one is composed before the record comes back
+	return nil
 }
 
 // put makes the pull request of a branch, or updates the one that there is.

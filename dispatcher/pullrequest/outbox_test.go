@@ -37,6 +37,7 @@ type pool struct {
 	github *forgetest.GitHub
 	server *jobstest.Server
 	noted  atomic.Uint64 // the last epoch with which a job was due
+	patch  string        // of the next attempts; empty: they have none
 }
 
 func newPool(t *testing.T) *pool {
@@ -103,6 +104,10 @@ func (p *pool) succeed(res jobs.Result, draft string) jobs.Record {
 	}
 	_, err := p.store.Put(ctx, rec.ID, claim.Epoch(), receipt.Name, strings.NewReader("{}"))
 	p.must(err)
+	if p.patch != "" {
+		_, err := p.store.Put(ctx, rec.ID, claim.Epoch(), jobs.PatchName, strings.NewReader(p.patch))
+		p.must(err)
+	}
 	for _, check := range res.Checks {
 		_, err := p.log.Append(ctx, session.Source{Job: rec.ID, Session: rec.Session}, event.New(event.CheckEnded{Check: check, Output: "output of " + check.Command}))
 		p.must(err)

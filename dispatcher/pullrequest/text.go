@@ -37,7 +37,8 @@ type text struct{ title, body string }
 // compose writes the text for what an attempt has made. All that the agent, the submitter
 // or the programs of the repository wrote stands in blocks of code, where a forge
 // interprets nothing: no mention, no link, no word that closes an issue.
-func (o *Outbox) compose(ctx context.Context, rec jobs.Record, res jobs.Result, job jobs.Job) (text, error) {
+func (l *line) compose(ctx context.Context, rec jobs.Record, res jobs.Result, job jobs.Job) (text, error) {
+	o := l.of
 	draft, err := o.artifact(ctx, rec, jobs.DraftArtifact)
 	if err != nil {
 		return text{}, err
@@ -58,6 +59,9 @@ func (o *Outbox) compose(ctx context.Context, rec jobs.Record, res jobs.Result, 
 		fmt.Fprintf(&b, "\nIssue: %s\n", job.Issue.URL)
 	}
 	if err := o.writeChecks(ctx, &b, rec, res); err != nil {
+		return text{}, err
+	}
+	if err := l.writeOverlaps(ctx, &b, rec, res); err != nil {
 		return text{}, err
 	}
 	if err := o.writeFacts(ctx, &b, rec, res); err != nil {
