@@ -78,6 +78,10 @@ func TestAKilledDispatcherMakesOnePullRequest(t *testing.T) {
 		t.Errorf("GitHub has %+v", got)
 	}
 	f.deliveredOnce(id, dir, "new")
+	checks := stub.Checks()
+	if branch := strings.TrimSpace(f.git("-C", dir, "rev-parse", "penstock/"+id)); len(checks) == 0 || checks[0].Commit != branch || checks[0].Outcome != "success" || checks[0].Summary != "1 of 1 checks passed in the pool" {
+		t.Errorf("GitHub has the checks %+v, and the branch %s", checks, branch)
+	}
 	if out := f.run("why", id); !strings.Contains(out, pr.URL) {
 		t.Errorf("why says %s", out)
 	}

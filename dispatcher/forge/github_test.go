@@ -77,6 +77,46 @@ func wholeLife(t *testing.T, stub *forgetest.GitHub, g forge.Forge) {
 	}
 }
 
+// showsChecks shows the same outcome twice, then another attempt's.
+func showsChecks(t *testing.T, stub *forgetest.GitHub, g forge.Forge) []forgetest.Check {
+	t.Helper()
+	sha := strings.Repeat("ab", 20)
+	c := forge.Check{Repo: "o/r", Commit: sha, ID: "job/1", Passed: true, Summary: "2 of 2 checks passed", Text: "the output", Page: "https://penstock.example.com/ui/jobs/1"}
+	next := c
+	next.ID, next.Passed, next.Page = "job/2", false, ""
+	for _, c := range []forge.Check{c, c, next} {
+		if err := g.Check(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return stub.Checks()
+}
+
+// An App shows the checks as a check run, once for each attempt; a token as a status of the commit, of
+// which the last one counts.
+func TestChecksOnGitHub(t *testing.T) {
+	t.Parallel()
+	key, file := appKey(t)
+	sha := strings.Repeat("ab", 20)
+	app := forgetest.NewGitHub(t, "of-the-installation")
+	app.Proof = func(jwt string) error { return checkProof(&key.PublicKey, jwt) }
+	got := showsChecks(t, app, gitHub(t, forge.GitHubSettings{URL: app.URL, AppID: 7, AppKeyFile: file}))
+	want := forgetest.Check{Repo: "o/r", Commit: sha, Name: "penstock", ID: "job/1", Outcome: "success", Summary: "2 of 2 checks passed", Text: "the output", Page: "https://penstock.example.com/ui/jobs/1"}
+	if len(got) != 2 || got[0] != want || got[1].ID != "job/2" || got[1].Outcome != "failure" {
+		t.Errorf("the App's are %+v", got)
+	}
+	plain := forgetest.NewGitHub(t, "secret")
+	got = showsChecks(t, plain, gitHub(t, forge.GitHubSettings{URL: plain.URL, Token: "secret"}))
+	want.ID, want.Text = "", ""
+	if len(got) != 3 || got[0] != want || got[2].Outcome != "failure" {
+		t.Errorf("the token's are %+v", got)
+	}
+	app.Next(forgetest.GetToken, forgetest.Fault{Status: 422, Body: `{"message":"The permissions requested are not granted to this installation.","documentation_url":"https://docs.github.com"}`})
+	if err := gitHub(t, forge.GitHubSettings{URL: app.URL, AppID: 7, AppKeyFile: file}).Check(t.Context(), forge.Check{Repo: "o/r", Commit: sha}); kind(err) != forge.Conflict {
+		t.Errorf("without the permission: %v", err)
+	}
+}
+
 func kind(err error) forge.Kind {
 	e, ok := errors.AsType[*forge.Error](err)
 	if !ok {
@@ -154,7 +194,7 @@ func TestGitHubApp(t *testing.T) {
 		t.Errorf("%d tokens were made, want 1", n)
 	}
 	settings := forge.GitHubSettings{URL: stub.URL, AppID: 7, AppKeyFile: file}
-	if said, err := settings.Probe(t.Context(), "o/r"); err != nil || !strings.Contains(said, "pull_requests write and contents read") {
+	if said, err := settings.Probe(t.Context(), "o/r"); err != nil || !strings.Contains(said, "pull_requests write and contents read") || !strings.Contains(said, "it needs checks: write") {
 		t.Errorf("the probe says %q, %v", said, err)
 	}
 	stub.Permissions = map[string]string{"contents": "read"}

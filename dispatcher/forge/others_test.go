@@ -69,14 +69,17 @@ func TestGitLab(t *testing.T) {
 	t.Parallel()
 	const at = " /api/v4/projects/a%2Fb%2Fc"
 	s := serve(t, "Private-Token", "secret", map[string]string{
-		"GET" + at:                       `200 {"default_branch":"trunk"}`,
-		"GET" + at + "/merge_requests":   `200 [{"iid":3,"source_branch":"penstock/1","source_project_id":9,"target_project_id":1},{"iid":4,"web_url":"https://x/4","description":"old","source_branch":"penstock/1","source_project_id":1,"target_project_id":1}]`,
-		"POST" + at + "/merge_requests":  `201 {"iid":4,"web_url":"https://x/4"}`,
-		"PUT" + at + "/merge_requests/4": `200 {}`,
-		"PUT" + at + "/merge_requests/5": `409 {"message":["Another open merge request already exists for this source branch: !4"]}`,
-		"GET /api/v4/users":              `200 [{"id":77}]`,
-		"GET" + at + "/issues/7/notes":   `200 [{"body":"has MARK"}]`,
-		"POST" + at + "/issues/7/notes":  `201 {}`,
+		"GET" + at:                                     `200 {"default_branch":"trunk"}`,
+		"GET" + at + "/merge_requests":                 `200 [{"iid":3,"source_branch":"penstock/1","source_project_id":9,"target_project_id":1},{"iid":4,"web_url":"https://x/4","description":"old","source_branch":"penstock/1","source_project_id":1,"target_project_id":1}]`,
+		"POST" + at + "/merge_requests":                `201 {"iid":4,"web_url":"https://x/4"}`,
+		"PUT" + at + "/merge_requests/4":               `200 {}`,
+		"PUT" + at + "/merge_requests/5":               `409 {"message":["Another open merge request already exists for this source branch: !4"]}`,
+		"GET /api/v4/users":                            `200 [{"id":77}]`,
+		"GET" + at + "/issues/7/notes":                 `200 [{"body":"has MARK"}]`,
+		"POST" + at + "/issues/7/notes":                `201 {}`,
+		"POST" + at + "/statuses/c1":                   `201 {}`,
+		"GET" + at + "/repository/commits/c1/statuses": `200 [{"status":"failed"}]`,
+		"GET" + at + "/repository/commits/c2/statuses": `200 [{"status":"success"}]`,
 	})
 	all, err := forge.Settings{GitLab: forge.TokenSettings{URL: s.url, Token: "secret"}}.Forges()
 	if err != nil {
@@ -101,6 +104,12 @@ func TestGitLab(t *testing.T) {
 	s.wants(map[string]string{"PUT" + at + "/merge_requests/4": `{"add_labels":"x,y","reviewer_ids":[77]}`})
 	commentsOnce(t, g, forge.Comment{Repo: "a/b/c", Number: 7})
 	s.wants(map[string]string{"POST" + at + "/issues/7/notes": `{"body":"OTHER"}`})
+	for _, commit := range []string{"c1", "c2"} { // the second one has it
+		if err := g.Check(ctx, forge.Check{Repo: "a/b/c", Commit: commit, Passed: true, Summary: "all passed", Page: "https://p/1"}); err != nil {
+			t.Error(err)
+		}
+	}
+	s.wants(map[string]string{"POST" + at + "/statuses/c1": `{"description":"all passed","name":"penstock","state":"success","target_url":"https://p/1"}`})
 	if err := g.Update(ctx, "a/b/c", 5, ""); kind(err) != forge.Conflict || !strings.Contains(err.Error(), "already exists") {
 		t.Error(err)
 	}
@@ -121,6 +130,7 @@ func TestGitea(t *testing.T) {
 		"POST" + at + "/pulls/4/requested_reviewers": `201 []`,
 		"GET" + at + "/issues/7/comments":            `200 [{"body":"has MARK"}]`,
 		"POST" + at + "/issues/7/comments":           `201 {}`,
+		"POST" + at + "/statuses/c1":                 `201 {}`,
 	})
 	all, err := forge.Settings{Gitea: forge.TokenSettings{URL: s.url, Token: "secret"}}.Forges()
 	if err != nil {
@@ -141,7 +151,11 @@ func TestGitea(t *testing.T) {
 		t.Error(err)
 	}
 	commentsOnce(t, g, forge.Comment{Repo: "o/r", Number: 7})
+	if err := g.Check(ctx, forge.Check{Repo: "o/r", Commit: "c1", Summary: "1 of 2 passed"}); err != nil {
+		t.Error(err)
+	}
 	s.wants(map[string]string{
+		"POST" + at + "/statuses/c1":                 `{"context":"penstock","description":"1 of 2 passed","state":"failure"}`,
 		"POST" + at + "/issues/7/comments":           `{"body":"OTHER"}`,
 		"POST" + at + "/pulls":                       `{"base":"trunk","body":"text","head":"penstock/1","title":"WIP: Fix"}`,
 		"PATCH" + at + "/pulls/4":                    `{"body":"new"}`,

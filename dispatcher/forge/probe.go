@@ -47,5 +47,8 @@ func (a *app) probe(ctx context.Context, repo string) (string, error) {
 	if has.GetIssues() != "write" {
 		said += "; it cannot comment on issues, for which it needs issues: write"
 	}
+	if has.GetChecks() != "write" {
+		said += "; it cannot show the pool's checks, for which it needs checks: write"
+	}
 	return said, nil
 }

@@ -50,6 +50,13 @@ type Forge interface {
 	Update(ctx context.Context, repo string, number int, body string) error
 	// Decorate adds labels, and asks for reviews.
 	Decorate(ctx context.Context, repo string, number int, labels, reviewers []string) error
+	// Check shows beside a commit what the pool's checks have found. It may be called again.
+	Check(ctx context.Context, c Check) error
+	Issues
+}
+
+// Issues are the issues of a forge's repositories.
+type Issues interface {
 	// Issue returns the repository and the number of the issue with an address, if it is there.
 	Issue(address string) (repo string, number int, ok bool)
 	// Comment writes a comment to an issue, unless it is there.

@@ -146,10 +146,19 @@ func questionLines(q control.Question, number, of int) string {
 
 // sessionLink leads to the session, where the pool is known by an address.
 func (o *Outbox) sessionLink(id string) string {
+	page := o.sessionPage(id)
+	if page == "" {
+		return ""
+	}
+	return fmt.Sprintf("\n[The session](%s)\n", page)
+}
+
+// sessionPage is where the session of a job is shown; empty: nowhere.
+func (o *Outbox) sessionPage(id string) string {
 	if o.cfg.PublicURL == "" {
 		return ""
 	}
-	return fmt.Sprintf("\n[The session](%s/ui/jobs/%s)\n", strings.TrimRight(o.cfg.PublicURL, "/"), id)
+	return strings.TrimRight(o.cfg.PublicURL, "/") + "/ui/jobs/" + id
 }
 
 // announce tells the issue of a job that its pull request is open. Where the forge does not

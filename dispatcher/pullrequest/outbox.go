@@ -21,6 +21,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -328,6 +329,7 @@ func (l *line) deliver(ctx context.Context, rec jobs.Record) error {
 	if err != nil {
 		return err
 	}
+	var notes []string
 	if rec.PullRequest.Number != pull.Number { // afterwards they are for people to change
 		decorated, err := l.decorate(ctx, repo, pull.Number, job.Deliver)
 		if err != nil {
@@ -337,8 +339,14 @@ func (l *line) deliver(ctx context.Context, rec jobs.Record) error {
 		if err != nil {
 			return err
 		}
-		next.Message = strings.Trim(decorated+"; "+announced, "; ")
+		notes = append(notes, decorated, announced)
 	}
+	shown, err := l.showChecks(ctx, rec, res, repo)
+	if err != nil {
+		return err
+	}
+	notes = slices.DeleteFunc(append(notes, shown), func(note string) bool { return note == "" })
+	next.Message = strings.Join(notes, "; ")
 	next.State, next.URL, next.Number = jobs.PullOpen, visible.Line(pull.URL), pull.Number
 	l.of.cfg.Logger.With(rec.LogFields()...).Info("pull request is open", "forge", l.forge.Name(), "number", pull.Number)
 	if err := queue.SetPullRequest(ctx, l.of.cfg.Queue, rec, next); err != nil {

@@ -37,7 +37,8 @@ type pool struct {
 	github *forgetest.GitHub
 	server *jobstest.Server
 	noted  atomic.Uint64 // the last epoch with which a job was due
-	patch  string        // of the next attempts; empty: they have none
+	// Of the next attempts; empty: they have none.
+	patch, commit string
 }
 
 func newPool(t *testing.T) *pool {
@@ -111,6 +112,9 @@ func (p *pool) succeed(res jobs.Result, draft string) jobs.Record {
 	for _, check := range res.Checks {
 		_, err := p.log.Append(ctx, session.Source{Job: rec.ID, Session: rec.Session}, event.New(event.CheckEnded{Check: check, Output: "output of " + check.Command}))
 		p.must(err)
+	}
+	if p.commit != "" {
+		p.must(p.store.PutDelivery(ctx, rec.ID, claim.Epoch(), event.BranchDelivered{Branch: res.Branch, Commit: p.commit}))
 	}
 	p.must(p.store.PutResult(ctx, claim.Epoch(), res))
 	rec, err = claim.Settle(ctx, jobs.Ended{Outcome: jobs.Success}, nil)
@@ -241,6 +245,42 @@ func TestALaterAttemptUpdatesIt(t *testing.T) {
 	body := all[0].Body
 	if len(all) != 1 || all[0].Title != "Renamed" || !strings.HasPrefix(body, "Before.\n<!-- penstock: job ") || !strings.HasSuffix(body, "-->\nAfter.") || !strings.Contains(body, "| files changed | `77` |") {
 		t.Errorf("GitHub has %+v", all)
+	}
+}
+
+// The checks of each attempt stand beside the commit that it has delivered. A credential that may not
+// show them is no reason to have no pull request.
+func TestChecksAreShown(t *testing.T) {
+	t.Parallel()
+	p := newPool(t)
+	p.lead()
+	p.github.Next(forgetest.AddStatus, forgetest.Fault{Status: 502}, forgetest.Fault{Drop: true})
+	rec := p.submit(nil)
+	p.commit = strings.Repeat("ab", 20)
+	checks := []jobs.Check{{Command: "make test"}, {Command: "make lint", Exit: 2}}
+	first := p.succeed(jobs.Result{Branch: "penstock/x", Checks: checks}, "")
+	if pr := p.becomes("the first attempt", rec.ID, isOpen(first)); pr.Message != "" {
+		t.Errorf("the record has %+v", pr)
+	}
+	p.must(p.resume(first))
+	p.commit = strings.Repeat("cd", 20)
+	p.github.Next(forgetest.AddStatus, forgetest.Fault{Status: 403, Body: `{"message":"Resource not accessible by personal access token","documentation_url":"https://docs.github.com"}`})
+	second := p.succeed(jobs.Result{Branch: "penstock/x", Checks: checks[:1]}, "")
+	if pr := p.becomes("the second attempt", rec.ID, isOpen(second)); !strings.HasPrefix(pr.Message, "without its checks: ") {
+		t.Errorf("the record has %+v", pr)
+	}
+	p.must(p.resume(second))
+	third := p.succeed(jobs.Result{Branch: "penstock/x", Checks: checks[:1]}, "")
+	p.becomes("the third attempt", rec.ID, isOpen(third))
+	var got []string
+	for _, c := range p.github.Checks() {
+		got = append(got, fmt.Sprint(c.Commit[:2], " ", c.Outcome, ": ", c.Summary, " at ", strings.TrimSuffix(c.Page, rec.ID)))
+	}
+	const page = " at https://penstock.example.com/ui/jobs/"
+	// The answer to the first one was lost, so it came twice; the last one of a commit counts.
+	want := []string{"ab failure: 1 of 2 checks passed in the pool" + page, "ab failure: 1 of 2 checks passed in the pool" + page, "cd success: 1 of 1 checks passed in the pool" + page}
+	if !slices.Equal(got, want) {
+		t.Errorf("GitHub has %q, want %q", got, want)
 	}
 }
 

@@ -18,14 +18,16 @@ const needs = `A pool opens pull requests as a GitHub App, or with a fine-graine
 As an App: at Settings, Developer settings, GitHub Apps, New GitHub App
   webhook                 none; "penstock serve" takes those of hooks with a secret of their own
   repository permissions  Contents: read; Pull requests: read and write;
-                          Issues: read and write, for comments on them
+                          Issues: read and write, for comments on them;
+                          Checks: read and write, for the outcome of the pool's checks
   then                    generate a private key, and install the App in the repositories
   settings of serve       forges.github.app_id, forges.github.app_key_file
 
 With a token: at Settings, Developer settings, Fine-grained tokens
   repository access       the repositories of the jobs, and no others
   repository permissions  Contents: read; Pull requests: read and write;
-                          Issues: read and write, for comments on them
+                          Issues: read and write, for comments on them;
+                          Commit statuses: read and write, for the outcome of the pool's checks
   settings of serve       forges.github.token_file
 `
 

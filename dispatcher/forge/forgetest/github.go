@@ -61,6 +61,9 @@ const (
 	AddComment     = "POST /repos/{owner}/{repo}/issues/{issue_number}/comments"
 	GetPermission  = "GET /repos/{owner}/{repo}/collaborators/{username}/permission"
 	ReviewComments = "GET /repos/{owner}/{repo}/pulls/{pull_number}/reviews/{review_id}/comments"
+	ListChecks     = "GET /repos/{owner}/{repo}/commits/{ref}/check-runs"
+	AddCheck       = "POST /repos/{owner}/{repo}/check-runs"
+	AddStatus      = "POST /repos/{owner}/{repo}/statuses/{sha}"
 	GetToken       = "POST /app/installations/{installation_id}/access_tokens"
 )
 
@@ -91,6 +94,7 @@ type GitHub struct {
 	mu          sync.Mutex
 	pulls       []Pull
 	comments    []Comment
+	checks      []Check
 	faults      map[string][]Fault
 	calls       map[string]int
 }
@@ -102,9 +106,10 @@ func NewGitHub(t testing.TB, token string) *GitHub {
 	g.Permissions = map[string]string{"metadata": "read", "contents": "read", "pull_requests": "write"}
 	mux := http.NewServeMux()
 	for operation, answer := range map[string]func(*http.Request, []byte) (int, any){
-		FindIssues: g.findIssues, ListPulls: g.list, CreatePull: g.create, UpdatePull: g.update, GetRepo: g.repository,
+		FindIssues: g.findIssues, ListPulls: g.list, CreatePull: g.create, UpdatePull: g.update, GetRepo: by(g, repository),
 		AddLabels: g.label, AskReview: g.review, FindApp: g.installation, GetToken: g.makeToken,
 		ListComments: by(g, listComments), AddComment: by(g, addComment), GetPermission: by(g, permission), ReviewComments: by(g, reviewComments),
+		ListChecks: by(g, listChecks), AddCheck: by(g, addCheck), AddStatus: by(g, addStatus),
 	} {
 		method, path, _ := strings.Cut(operation, " ")
 		mux.HandleFunc(method+" /api/v3"+path, func(w http.ResponseWriter, r *http.Request) { g.serve(w, r, operation, answer) })
@@ -332,7 +337,7 @@ func (g *GitHub) update(r *http.Request, body []byte) (int, any) {
 	return http.StatusOK, g.show(*p, UpdatePull, "200")
 }
 
-func (g *GitHub) repository(*http.Request, []byte) (int, any) {
+func repository(g *GitHub, _ *http.Request, _ []byte) (int, any) {
 	all := g.say(GetRepo, "200", map[string]any{"default_branch": "main", "language": nil})
 	for _, name := range []string{"parent", "source", "template_repository"} {
 		delete(all, name) // the example is not whole there
