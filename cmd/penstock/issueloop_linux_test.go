@@ -273,6 +273,7 @@ func (l *issueLoop) compare(id string) {
 		{"question [0-9A-Za-z_-]+ of job", "question toolu_01 of job"},
 		{"`[0-9a-f]{64}`", "`9c56cc51b374c3ba189210d5b6d4bf57790d351c96c47c02190ecf1e430635ab`"},
 		{"base commit \\| `[0-9a-f]{40}`", "base commit | `d670460b4b4aece5915caf5c68d12f560a9fe3e4`"},
+		{"statuses/[0-9a-f]{40}", "statuses/2f9d7c1e5b8a4d60c3e1f7a9b2d4c6e8f0a1b3c5"},
 		{"after [0-9.]+ s", "after 0.1 s"},
 		{"cost \\| `[0-9.]+ US dollars, [0-9]+ tokens`", "cost | `0.0123 US dollars, 4100 tokens`"},
 	} {
