@@ -13,6 +13,7 @@ const (
 	MaxJobBytes = 768 << 10 // of a job's JSON, files included
 	MaxLabels   = 32
 	MaxEnv      = 128
+	MaxModels   = 64 // that a job allows
 	MaxHosts    = 256
 	MaxAttempts = 20
 	MaxPatterns = 64
@@ -165,9 +166,13 @@ type Limits struct {
 // Agent names the coding agent and how to start it. Command is for the agent
 // "command" only.
 type Agent struct {
-	Name        string   `json:"name,omitempty"`
-	Command     []string `json:"command,omitempty"`
-	Model       string   `json:"model,omitempty"`
+	Name    string   `json:"name,omitempty"`
+	Command []string `json:"command,omitempty"`
+	Model   string   `json:"model,omitempty"`
+	// AllowModels are the models that the agent may call, by the names that they have on the
+	// wire; one that ends with * stands for all that begin so. Empty is all that the worker's
+	// policy permits. At most MaxModels.
+	AllowModels []string `json:"allow_models,omitempty"`
 	MaxTurns    int      `json:"max_turns,omitempty"`
 	Args        []string `json:"args,omitempty"`
 	Interactive bool     `json:"interactive,omitempty"`

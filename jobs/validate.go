@@ -21,6 +21,7 @@ var (
 	refName   = pattern(`^[A-Za-z0-9][A-Za-z0-9._/-]{0,199}$`)
 	commitID  = pattern(`^[0-9a-f]{40}([0-9a-f]{24})?$`)
 	envName   = pattern(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
+	modelName = pattern(`^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,199}\*?$`) // as on the wire
 	fileName  = pattern(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
 	hostName  = pattern(`^(\*\.)?([a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?$`)
 	repoURL   = pattern(`^(https?|ssh|git|file)://[^\s]+$`)
@@ -42,8 +43,8 @@ func (j Job) Validate() error {
 	j.validateMCPServers(found)
 	j.validateRepo(found)
 	j.validateDeliver(found)
-	validatePatterns(found, "artifacts", j.Artifacts)
-	validatePatterns(found, "check_reports", j.CheckReports)
+	found.each("artifacts", j.Artifacts, MaxPatterns, checkPattern)
+	found.each("check_reports", j.CheckReports, MaxPatterns, checkPattern)
 	j.validateResultSchema(found)
 	j.validateSandbox(found)
 	j.validateEnvironment(found)
@@ -77,14 +78,7 @@ func (j Job) validateNames(found *InvalidError) {
 	if j.Session != "" && uuid.Validate(j.Session) != nil {
 		found.add("session", fmt.Errorf("%q is not a session's id (a UUID)", j.Session))
 	}
-	if len(j.DependsOn) > MaxDepends {
-		found.add("depends_on", fmt.Errorf("has %d entries, at most %d are allowed", len(j.DependsOn), MaxDepends))
-	}
-	for i, id := range j.DependsOn {
-		if uuid.Validate(id) != nil {
-			found.add(fmt.Sprintf("depends_on[%d]", i), fmt.Errorf("%q is not a job's id (a UUID)", id))
-		}
-	}
+	found.each("depends_on", j.DependsOn, MaxDepends, checkJobID)
 	found.add("key", text(j.Key, 256))
 	if len(j.Labels) > MaxLabels {
 		found.add("labels", fmt.Errorf("has %d labels, at most %d are allowed", len(j.Labels), MaxLabels))
@@ -172,21 +166,21 @@ func (j Job) validateRepo(found *InvalidError) {
 	if r.Ref != "" {
 		found.add("repo.ref", checkRef(r.Ref))
 	}
-	if j.Parent != "" && uuid.Validate(j.Parent) != nil {
-		found.add("parent", fmt.Errorf("%q is not a job's id (a UUID)", j.Parent))
+	if j.Parent != "" {
+		found.add("parent", checkJobID(j.Parent))
 	}
 	switch {
 	case j.FromSalvage == "":
-	case uuid.Validate(j.FromSalvage) != nil:
-		found.add("from_salvage", fmt.Errorf("%q is not a job's id (a UUID)", j.FromSalvage))
+	case checkJobID(j.FromSalvage) != nil:
+		found.add("from_salvage", checkJobID(j.FromSalvage))
 	case j.Isolation == IsolationNone:
 		// The directory is the user's own, and has files that no salvage may replace.
 		found.add("from_salvage", fmt.Errorf("has no meaning with isolation %q: apply it there, with penstock job salvage %s --apply DIR", j.Isolation, j.FromSalvage))
 	}
 	switch {
 	case j.Fork == "":
-	case uuid.Validate(j.Fork) != nil:
-		found.add("fork", fmt.Errorf("%q is not a job's id (a UUID)", j.Fork))
+	case checkJobID(j.Fork) != nil:
+		found.add("fork", checkJobID(j.Fork))
 	case j.Isolation == IsolationNone:
 		found.add("fork", fmt.Errorf("has no meaning with isolation %q: two jobs would work in one directory", j.Isolation))
 	case j.FromSalvage != "":
@@ -202,12 +196,7 @@ func (j Job) validateSandbox(found *InvalidError) {
 	found.add("sandbox.backend", oneOf(s.Backend, "auto", "bwrap", "systemd", "oci", "seatbelt", "none"))
 	found.add("sandbox.preset", oneOf(s.Preset, "strict", "browser", "debug", "offline"))
 	found.add("sandbox.network", oneOf(s.Network, NetworkNone, NetworkAllowlist, NetworkFull))
-	for i, h := range s.AllowHosts {
-		found.add(fmt.Sprintf("sandbox.allow_hosts[%d]", i), checkHost(h))
-	}
-	if len(s.AllowHosts) > MaxHosts {
-		found.add("sandbox.allow_hosts", fmt.Errorf("has %d entries, at most %d are allowed", len(s.AllowHosts), MaxHosts))
-	}
+	found.each("sandbox.allow_hosts", s.AllowHosts, MaxHosts, checkHost)
 	if s.Preset == "offline" && s.Network != NetworkNone {
 		found.add("sandbox.network", fmt.Errorf("%q contradicts preset offline", s.Network))
 	}
@@ -288,12 +277,28 @@ func (j Job) validateBounds(found *InvalidError) {
 	if len(j.CheckReports) > 0 && len(j.Check) == 0 {
 		found.add("check_reports", fmt.Errorf("has no meaning without check"))
 	}
+	found.each("agent.allow_models", j.Agent.AllowModels, MaxModels, checkModel)
 	found.add("agent.max_turns", within(j.Agent.MaxTurns, 0, 10_000))
 	found.add("retry.max_attempts", within(j.Retry.MaxAttempts, 1, MaxAttempts))
 	found.add("budget.tokens", within(j.Budget.Tokens, 0, 1<<50))
 	found.add("budget.batch_tokens", within(j.Budget.BatchTokens, 0, 1<<50))
 	found.add("budget.usd", amount(j.Budget.USD))
 	found.add("budget.batch_usd", amount(j.Budget.BatchUSD))
+}
+
+func checkJobID(id string) error {
+	if uuid.Validate(id) != nil {
+		return fmt.Errorf("%q is not a job's id (a UUID)", id)
+	}
+	return nil
+}
+
+// checkModel refuses what could mean another model than it seems to.
+func checkModel(name string) error {
+	if !modelName().MatchString(name) {
+		return fmt.Errorf("%.60q is no model's name, nor one that ends with *", name)
+	}
+	return nil
 }
 
 // amount refuses what no job may cost.
@@ -304,12 +309,13 @@ func amount(usd float64) error {
 	return nil
 }
 
-func validatePatterns(found *InvalidError, field string, patterns []string) {
-	if len(patterns) > MaxPatterns {
-		found.add(field, fmt.Errorf("has %d entries, at most %d are allowed", len(patterns), MaxPatterns))
+// each checks the entries of a list, and that there are not too many.
+func (e *InvalidError) each(field string, list []string, most int, check func(string) error) {
+	if len(list) > most {
+		e.add(field, fmt.Errorf("has %d entries, at most %d are allowed", len(list), most))
 	}
-	for i, pattern := range patterns {
-		found.add(fmt.Sprintf("%s[%d]", field, i), checkPattern(pattern))
+	for i, entry := range list {
+		e.add(fmt.Sprintf("%s[%d]", field, i), check(entry))
 	}
 }
 

@@ -112,7 +112,7 @@ func (r *agentRuns) spending() spending.Config {
 	shared, keyed := r.shared.Purses()
 	return spending.Config{
 		Shared: shared, Keyed: keyed, Patience: time.Duration(r.plan.Job.IdleTimeout) / 2,
-		Models: r.of.cfg.Policy.Models, Tiers: r.of.cfg.Policy.ServiceTiers, Betas: r.of.cfg.Policy.Betas,
+		Models: r.of.cfg.Policy.Models, JobModels: r.plan.Job.Agent.AllowModels, Tiers: r.of.cfg.Policy.ServiceTiers, Betas: r.of.cfg.Policy.Betas,
 		Record: r.of.rec, Budget: r.plan.Job.Budget, Token: r.of.tokens.model,
 		Tell: r.of.events.Put, Clean: r.of.clean, Reached: r.of.cfg.Hooks.Budget,
 		Refused: func(v gate.Violation) {

@@ -216,3 +216,30 @@ func TestAModelThatThePolicyDoesNotName(t *testing.T) {
 		t.Errorf("told %+v", told)
 	}
 }
+
+// A job allows fewer models than the policy does, and never more.
+func TestAModelThatTheJobDoesNotAllow(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		allow  []string
+		passes bool // the call of Sonnet
+		why    string
+	}{
+		{[]string{"claude-opus-5", "claude-sonnet-*"}, true, "claude-opus-5\" is not among those of the policy"},
+		{[]string{"claude-sonnet-*"}, true, "claude-opus-5\" is not among those of the policy"},
+		{[]string{"claude-opus-*"}, false, "is not among those that the job allows"},
+	} {
+		f, model := governed(t, time.Minute, agenttest.Say("ok"))
+		f.cfg.Policy.Models = []string{"claude-sonnet-*"}
+		job := f.job(callOnce + " && exit 1; " + strings.Replace(callOnce, "opus", "sonnet", 1))
+		job.Agent.AllowModels = c.allow
+		rec, events := f.run(job)
+		if passed := rec.Outcome == jobs.Success && len(model.Requests()) == 1; passed != c.passes || !c.passes && len(model.Requests()) > 0 {
+			t.Errorf("%q: %s (%s) after %d calls", c.allow, rec.Outcome, rec.Message, len(model.Requests()))
+		}
+		told := dataOf[event.JailViolation](t, events, jobs.JailViolation)
+		if len(told) == 0 || !strings.Contains(told[len(told)-1].Reason, c.why) {
+			t.Errorf("%q: told %+v", c.allow, told)
+		}
+	}
+}

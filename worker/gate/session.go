@@ -38,6 +38,8 @@ type Limits struct {
 	// Models and Tiers are the models, and the service tiers and speeds, that calls may ask
 	// for; a name that ends with * stands for all that begin so. Empty is all.
 	Models, Tiers []string
+	// JobModels are the models that the job permits, in the same way: both lists must have it.
+	JobModels []string
 	// Betas are the beta features that calls may ask for in a header, in the same way.
 	Betas []string
 	// Remote allows the provider to use the network on the agent's behalf: tools that
@@ -54,8 +56,12 @@ func (l Limits) permit(asks inspection.Inquiry, header http.Header) error {
 			}
 		}
 	}
-	if !named(l.Models, strings.TrimPrefix(asks.Model, "models/")) {
+	model := strings.TrimPrefix(asks.Model, "models/")
+	if !named(l.Models, model) {
 		return fmt.Errorf("model %.60q is not among those of the policy", asks.Model)
+	}
+	if !named(l.JobModels, model) {
+		return fmt.Errorf("model %.60q is not among those that the job allows", asks.Model)
 	}
 	for tier := range strings.SplitSeq(asks.Tiers, ",") {
 		if asks.Tiers != "" && !named(l.Tiers, tier) {

@@ -45,6 +45,7 @@ func (f *Flags) Add(flags *pflag.FlagSet) {
 	flags.StringVar(&j.FromSalvage, "from-salvage", "", "begin from the last saved changes of this earlier job")
 	flags.StringVar(&j.Agent.Name, "agent", "", `coding agent: "claude", or "command" for the program after --`)
 	flags.StringVar(&j.Agent.Model, "model", "", "model for the agent")
+	flags.StringArrayVar(&j.Agent.AllowModels, "allow-model", nil, "model that the agent may call, by its name on the wire; NAME* is all that begin so (repeatable; default: what the policy permits)")
 	flags.IntVar(&j.Agent.MaxTurns, "max-turns", 0, "maximum of model turns")
 	flags.StringVar(&f.instructions, "instructions", "", "file with instructions for the agent, besides those of the repository")
 	flags.StringVar(&f.mcpConfig, "mcp-config", "", "file with MCP servers for the agent, as agents have it: {\"mcpServers\": {NAME: {\"command\": …}}}")

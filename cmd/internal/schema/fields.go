@@ -67,6 +67,8 @@ var jobFields = map[string]string{
 	"agent.command":               "The program and its arguments, for the agent command.",
 	"agent.command[]":             "The program, or an argument.",
 	"agent.model":                 "The model. Left out, the agent's default.",
+	"agent.allow_models":          "The models that the agent may call, by their names on the wire: also those that it chooses itself, for titles or subagents. Left out, all that the worker's policy permits.",
+	"agent.allow_models[]":        "A name, or the beginning of names with a *.",
 	"agent.max_turns":             "How many turns the agent may take; 0 is no limit.",
 	"agent.args":                  "More arguments for the agent's program.",
 	"agent.args[]":                "An argument.",

@@ -1,0 +1,46 @@
+package main
+
+import (
+	"net/http/httptest"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/penstock-run/penstock/worker/agent/agenttest"
+)
+
+// The real Claude Code works with the models that its job allows, and a call of another one
+// is never made.
+func TestModelsThatAJobAllows(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("claude"); err != nil {
+		skip(t, "claude", "no Claude Code in PATH: npm install -g @anthropic-ai/claude-code")
+	}
+	f := newFixture(t)
+	model := agenttest.New(agenttest.Script{Steps: []agenttest.Step{agenttest.Say("Done.")}})
+	upstream := httptest.NewServer(model)
+	t.Cleanup(upstream.Close)
+	f.env = []string{"ANTHROPIC_API_KEY=" + keyPrefix, "PENSTOCK_MODEL_ANTHROPIC_URL=" + upstream.URL}
+	try := func(allow string) (told string, code int) {
+		_, code, told = f.try("run", "--repo", f.repo, "--agent", "claude", "--model", "claude-sonnet-4-5", "--allow-model", allow, "--max-attempts", "1", "Say that it is done.")
+		return told, code
+	}
+	if told, code := try("claude-haiku-*"); code == 0 || !strings.Contains(told, `model "claude-sonnet-4-5" is not among those that the job allows`) {
+		t.Errorf("ended with %d: %s", code, told)
+	}
+	if told, code := try("claude-sonnet-*"); code != 0 {
+		t.Errorf("ended with %d: %s", code, told)
+	}
+	if told, code := try("claude *"); code != 2 || !strings.Contains(told, `agent.allow_models[0]: "claude *" is no model's name`) {
+		t.Errorf("ended with %d: %s", code, told)
+	}
+	requests := model.Requests()
+	for _, r := range requests {
+		if !strings.HasPrefix(r.Model, "claude-sonnet-") {
+			t.Errorf("model %s was called", r.Model)
+		}
+	}
+	if len(requests) == 0 {
+		t.Error("no model was called")
+	}
+}
