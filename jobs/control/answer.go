@@ -57,6 +57,27 @@ func (w *Words) UnmarshalJSON(data []byte) error {
 // a yes, or with Deny a no.
 func (c Message) Plain() bool { return len(c.Options)+len(c.Answers) == 0 && c.Text == "" }
 
+// Chosen returns which option of a request for permission the message chooses, or -1 where it
+// is a plain yes or no. An error is a [*RefusedError]: words permit nothing.
+func (c Message) Chosen(asked Question) (int, error) {
+	switch {
+	case c.Deny || c.Plain():
+		return -1, nil
+	case len(asked.Options) == 0:
+		return -1, Refuse(Unfit, "the agent asks for a permission: allow it, or deny it")
+	}
+	said, err := c.Fit([]Question{asked})
+	if err != nil {
+		return -1, err
+	}
+	label := said[asked.Question]
+	i := slices.IndexFunc(asked.Options, func(o Option) bool { return o.Label == label })
+	if i < 0 {
+		return -1, Refuse(Unfit, "the agent asks for a permission: choose an option (%s), allow it, or deny it", asked.labels())
+	}
+	return i, nil
+}
+
 // Fit makes the answers of an ask: for the text of each question, one. An error
 // is a [*RefusedError].
 func (c Message) Fit(questions []Question) (map[string]string, error) {

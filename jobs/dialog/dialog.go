@@ -155,8 +155,9 @@ func (p *Past) Answering(c control.Message) (control.Message, error) {
 		return c, nil
 	}
 	asked := p.Asks[p.find(id)]
-	if asked.Type == "permission" && c.Plain() {
-		return c, nil // it is granted, once
+	if asked.Type == "permission" {
+		_, err := c.Chosen(asked.List()[0])
+		return c, err
 	}
 	_, err = c.Fit(asked.List())
 	return c, err

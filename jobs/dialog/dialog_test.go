@@ -44,10 +44,14 @@ func TestAnsweringAPermission(t *testing.T) {
 			t.Errorf("%+v: denied %t", tt.answer, got.Denied())
 		}
 	}
-	var p Past
-	p.Read(event.New(event.AskOpened{Ask: "a", Type: "permission"}))
-	if _, err := p.Answering(control.Message{Options: []string{"Perhaps"}}); err == nil {
-		t.Error("an option that is not offered is taken")
+	for _, options := range []string{"", `,"options":[{"label":"Allow","kind":"allow_once"},{"label":"Never","kind":"reject_always"}]`} {
+		for _, answer := range []control.Message{{Options: []string{"Perhaps"}}, {Text: "no"}, {Text: "yes"}, {Answers: map[string]control.Words{"1": {"no"}}}} {
+			var p Past
+			p.Read(event.New(event.AskOpened{Ask: "a", Type: "permission", Questions: []byte(`[{"question":"May it?"` + options + `}]`)}))
+			if _, err := p.Answering(answer); err == nil {
+				t.Errorf("%+v is taken, which is neither yes nor no, nor an option of %s", answer, options)
+			}
+		}
 	}
 }
 

@@ -54,20 +54,13 @@ func (a Ask) List() json.RawMessage {
 // Choose finds the choice that an answer to a request for permission names; nil if it
 // names none and is a plain yes or no.
 func (a Ask) Choose(answer control.Message) (*Choice, error) {
-	switch {
-	case answer.Deny || answer.Plain():
-		return nil, nil
-	case len(a.Choices) == 0:
-		return nil, control.Refuse(control.Unfit, "the agent asks for a permission: allow it, or deny it")
+	var asked control.Question
+	if len(a.Questions) > 0 {
+		asked = a.Questions[0]
 	}
-	chosen, err := answer.Fit(a.Questions)
-	if err != nil {
+	i, err := answer.Chosen(asked)
+	if err != nil || i < 0 {
 		return nil, err
-	}
-	label := chosen[a.Questions[0].Question]
-	i := slices.IndexFunc(a.Choices, func(c Choice) bool { return c.Label == label })
-	if i < 0 {
-		return nil, control.Refuse(control.Unfit, "the agent asks for a permission: choose an option, allow it, or deny it")
 	}
 	return &a.Choices[i], nil
 }
