@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/worker/agent/internal/wording"
+	"github.com/penstock-run/penstock/worker/scratch"
 )
 
 // A Program is an agent's program on this host.
@@ -100,11 +101,11 @@ func (a *Agents) Check(ctx context.Context, name string) (Program, error) {
 	if err != nil || len(p.Args) == 0 {
 		return p, err
 	}
-	home, err := os.MkdirTemp("", "penstock-version-")
+	home, done, err := scratch.Dir("version")
 	if err != nil {
 		return p, fmt.Errorf("check agent %s: %w", name, err)
 	}
-	defer os.RemoveAll(home)
+	defer func() { _ = done() }() // what is left, the next one removes
 	ctx, cancel := context.WithTimeout(ctx, versionTime)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, p.Args[0], append(slices.Clone(p.Args[1:]), "--version")...)

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/penstock-run/penstock/worker/internal/git"
+	"github.com/penstock-run/penstock/worker/scratch"
 )
 
 // ErrEmpty: a patch names no file, so there is nothing to apply.
@@ -150,11 +151,10 @@ func (t *Tree) outsideGit(paths []string) error {
 
 // shadow makes a git directory of ours for one operation.
 func (t *Tree) shadow() (*git.Shadow, func() error, error) {
-	dir, err := os.MkdirTemp("", "penstock-checkout-")
+	dir, drop, err := scratch.Dir("checkout")
 	if err != nil {
 		return nil, nil, err
 	}
-	drop := func() error { return os.RemoveAll(dir) }
 	shadow, err := git.NewShadow(filepath.Join(dir, "git"), t.user)
 	if err != nil {
 		return nil, nil, errors.Join(err, drop())

@@ -19,6 +19,7 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/workerparts"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/worker"
+	"github.com/penstock-run/penstock/worker/scratch"
 	"github.com/penstock-run/penstock/worker/worktree"
 )
 
@@ -88,11 +89,11 @@ func add(ctx context.Context, shell cli.Shell, p *pool.Pool, rec jobs.Record, r 
 	if rec.Finished != nil {
 		r.Finished = *rec.Finished
 	}
-	dir, err := os.MkdirTemp("", "penstock-result-")
+	dir, done, err := scratch.Dir("result")
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	defer func() { err = errors.Join(err, done()) }()
 	if r.Bundle, err = fetchTo(ctx, p, rec, worker.BundleName, dir); err == nil {
 		r.Patch, err = fetchTo(ctx, p, rec, worker.PatchName, dir)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/artifact"
 	"github.com/penstock-run/penstock/worker/internal/verdict"
+	"github.com/penstock-run/penstock/worker/scratch"
 	"github.com/penstock-run/penstock/worker/workspace"
 )
 
@@ -70,11 +71,11 @@ func (s Salvages) Before(ctx context.Context, rec jobs.Record, epoch uint64) (*j
 
 // Restore puts the changes of a salvage into a workspace.
 func (s Salvages) Restore(ctx context.Context, space *workspace.Workspace, saved *jobs.Salvage) (err error) {
-	dir, err := os.MkdirTemp("", "penstock-salvage-")
+	dir, done, err := scratch.Dir("salvage")
 	if err != nil {
 		return verdict.Failed(jobs.WorkspaceFailed, "restore the salvage", err)
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	defer func() { err = errors.Join(err, done()) }()
 	patch, err := s.fetch(ctx, saved, saved.Patch, filepath.Join(dir, "patch"))
 	if err != nil {
 		return verdict.Failed(jobs.StoreFailed, "read the salvage", err)
