@@ -13,8 +13,9 @@ import (
 )
 
 // Dir makes an empty directory, for this user alone, in the system's directory for temporary
-// files. The purpose is a part of its name. Done removes it. A program that is killed leaves
-// it to the next one of this user that asks for one for the same purpose.
+// files. The purpose is a part of its name. Done removes it, and has to be kept until then.
+// A program that is killed leaves it to the next one of this user that asks for one for the
+// same purpose.
 func Dir(purpose string) (dir string, done func() error, err error) {
 	prefix := "penstock-" + purpose + "-"
 	removeLeft(prefix)

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/penstock-run/penstock/worker/scratch"
 )
@@ -20,12 +21,13 @@ func TestMain(m *testing.M) {
 	if os.Getenv(holds) == "" {
 		os.Exit(m.Run())
 	}
-	dir, _, err := scratch.Dir("test")
+	dir, done, err := scratch.Dir("test")
 	if err != nil {
 		panic(err)
 	}
 	fmt.Println(dir)
-	select {}
+	time.Sleep(time.Hour)
+	_ = done() // and until then the lock is held
 }
 
 // hold has another process make a directory, until end is called.
