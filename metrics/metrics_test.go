@@ -275,6 +275,35 @@ func TestWorkerCounts(t *testing.T) {
 	}
 }
 
+// Keys can be replaced: those that are gone have no series any more, and those that stay keep theirs.
+func TestKeysAreNamedAgain(t *testing.T) {
+	reg, w := worker(t)
+	for key, api := range map[string]string{"main": "anthropic", "spare": "openai"} {
+		w.ModelLimits(ModelLimit{API: api, Key: key, Refused: true})
+	}
+	w.NameKeys(map[string]string{"main": "anthropic", "new": "google"})
+	w.ModelLimits(ModelLimit{API: "openai", Key: "spare", Refused: true}) // a moment too late
+	w.ModelLimits(ModelLimit{API: "google", Key: "new", Refused: true})
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, f := range families {
+		if f.GetName() != "penstock_model_key_refused" {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			if m.GetGauge().GetValue() == 1 {
+				got = append(got, m.GetLabel()[0].GetValue()+" "+m.GetLabel()[1].GetValue())
+			}
+		}
+	}
+	if want := []string{"anthropic main", "google new"}; !slices.Equal(got, want) {
+		t.Errorf("refused are %q, want %q", got, want)
+	}
+}
+
 func TestDispatcherCounts(t *testing.T) {
 	reg, d := dispatcher(t, noState)
 	d.Submitted("gpu", "batch")

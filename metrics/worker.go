@@ -1,7 +1,9 @@
 package metrics
 
 import (
+	"maps"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -53,7 +55,9 @@ func group(k jobs.Kind) string {
 // by any goroutine, and never block.
 type Worker struct {
 	queues, agents set
-	keys           map[string]string
+
+	mu   sync.Mutex
+	keys map[string]string // guarded by mu
 
 	started, finished, unsuccessful, attempts, requeued     *prometheus.CounterVec
 	sandboxStarts, oomKills, removed                        *prometheus.CounterVec
@@ -335,15 +339,32 @@ type ModelLimit struct {
 	Refused  bool
 }
 
-// ModelLimits notes how it is with a key.
+// ModelLimits notes how it is with a key. One that the settings do not name was removed a moment ago.
 func (w *Worker) ModelLimits(l ModelLimit) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	api, key := apis.of(l.API), l.Key
 	if key != "" && w.keys[key] != api {
-		api, key = Other, ""
+		return
 	}
 	w.callsWaiting.WithLabelValues(api, key).Set(float64(l.Waiting))
 	w.held.WithLabelValues(api, key).Set(max(l.Held, 0).Seconds())
 	w.refusedKey.WithLabelValues(api, key).Set(truth(l.Refused))
+}
+
+// NameKeys takes the names of keys, with the API of each, instead of those that there were.
+func (w *Worker) NameKeys(keys map[string]string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, of := range []*prometheus.GaugeVec{w.callsWaiting, w.held, w.refusedKey} {
+		for key, api := range w.keys {
+			if keys[key] != api {
+				of.DeleteLabelValues(apis.of(api), key)
+			}
+		}
+		zeroKeys(of, keys)
+	}
+	w.keys = maps.Clone(keys)
 }
 
 // EventStored counts an event that the broker has stored.

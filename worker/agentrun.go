@@ -22,7 +22,7 @@ import (
 // verdict.
 func (r *agentRuns) agent(ctx context.Context) error {
 	defer r.of.times.took("agent", time.Now())
-	model, err := r.in.Model(len(r.of.cfg.Gates) > 0)
+	model, err := r.in.Model(r.of.cfg.served())
 	if err != nil {
 		return err
 	}
@@ -41,7 +41,7 @@ func (r *agentRuns) agent(ctx context.Context) error {
 		return verdict.Failed(jobs.AgentMissing, "plan the agent's start", err)
 	}
 	about := r.plan.Adapter.About()
-	way := r.gateTo(about.API)
+	way := r.gateTo(about.API, model)
 	if about.API != "" && r.in.Offline() { // by the worker's policy
 		return verdict.Ended(jobs.InvalidJob, "agent %s needs the %s API, and preset offline has no way to it", about.Name, about.API)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"log/slog"
-	"maps"
 	"strconv"
 	"strings"
 	"time"
@@ -114,7 +113,6 @@ func newTokens() tokens {
 // not have is an error; the redactor is good all the same.
 func (c *claimed) redactor() (_ *redact.Redactor, missing error) {
 	secrets := map[string]string{}
-	maps.Copy(secrets, c.cfg.Keys)
 	for _, name := range c.job.Secrets {
 		value, ok := c.cfg.Secret(name)
 		if !ok {
@@ -125,7 +123,7 @@ func (c *claimed) redactor() (_ *redact.Redactor, missing error) {
 	}
 	// They give access to the worker while the attempt lasts.
 	secrets[confine.InsideVariable], secrets["MODEL_TOKEN"], secrets["PROXY_TOKEN"] = c.inside.Token(), c.tokens.model, c.tokens.network
-	r, skipped := redact.New(secrets)
+	r, skipped := c.cfg.Keys.Redactor(secrets)
 	for _, s := range skipped {
 		c.log.Warn("a secret cannot be removed from output", "name", s.Name, "why", s.Reason)
 	}

@@ -55,10 +55,11 @@ func (r *agentRuns) describe(ctx context.Context, change workspace.Change) (stri
 		return "", errors.New("without a jail it could change the files")
 	}
 	defer r.of.times.took("agent", time.Now())
-	model, err := r.in.Model(false)
+	model, err := r.in.Model(false) // no port of the host: this jail has no network
 	if err != nil {
 		return "", err
 	}
+	model.Served = r.of.cfg.served()
 	launch, err := r.launch(model)
 	if err != nil {
 		return "", err
@@ -72,7 +73,7 @@ func (r *agentRuns) describe(ctx context.Context, change workspace.Change) (stri
 	if err != nil {
 		return "", err
 	}
-	way := r.gateTo(r.plan.Adapter.About().API)
+	way := r.gateTo(r.plan.Adapter.About().API, model)
 	if r.plan.Adapter.About().API != "" && way == nil {
 		return "", errors.New("the worker has no key for its model API")
 	}

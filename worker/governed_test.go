@@ -116,7 +116,7 @@ func TestJobsWaitForAKey(t *testing.T) {
 		t.Errorf("%d calls with a key that is refused", n)
 	}
 	standing := why.Of(why.Facts{Now: time.Now(), Record: second})
-	if name := f.cfg.Gates["anthropic"].AllGovernors()[0].Name(); !strings.Contains(standing.Message, name) || !strings.Contains(first.Message, "authentication_error") || strings.Contains(standing.Message, "real-key") {
+	if name := f.cfg.Gates["anthropic"].Governors("")[0].Name(); !strings.Contains(standing.Message, name) || !strings.Contains(first.Message, "authentication_error") || strings.Contains(standing.Message, "real-key") {
 		t.Errorf("why: %s", standing.Message)
 	}
 }

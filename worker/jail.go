@@ -26,7 +26,7 @@ func (r *agentRuns) launch(api confine.Way) (agent.Launch, error) {
 	}
 	model, mode := r.of.conversation.Prompts.Settings()
 	l.Job.Agent.Model, l.Mode = cmp.Or(model, l.Job.Agent.Model), mode
-	if len(r.of.cfg.Gates) > 0 {
+	if api.Served {
 		l.Gate, l.Key = "http://"+api.Address, r.of.tokens.model
 	}
 	if r.round == 0 {
@@ -44,14 +44,24 @@ func (r *agentRuns) launch(api confine.Way) (agent.Launch, error) {
 
 // gateTo is the way to a model API. A program that names none may find the
 // first of them useful.
-func (r *agentRuns) gateTo(api string) *gate.Gate {
-	if r.in.Offline() {
+func (r *agentRuns) gateTo(api string, way confine.Way) *gate.Gate {
+	if r.in.Offline() || !way.Served {
 		return nil
 	}
 	if g := r.of.cfg.Gates[cmp.Or(api, "anthropic")]; g.Serves(r.of.rec.Queue) {
 		return g
 	}
 	return nil
+}
+
+// served reports whether there is a key of any model API.
+func (c Config) served() bool {
+	for _, g := range c.Gates {
+		if !g.Empty() {
+			return true
+		}
+	}
+	return false
 }
 
 // diagnosed adds its cause to an error of a jail, if that is known.

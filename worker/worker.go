@@ -39,6 +39,7 @@ import (
 	"github.com/penstock-run/penstock/worker/internal/admission"
 	"github.com/penstock-run/penstock/worker/internal/diskspace"
 	"github.com/penstock-run/penstock/worker/internal/lifetime"
+	"github.com/penstock-run/penstock/worker/internal/redact"
 	"github.com/penstock-run/penstock/worker/internal/sharedlimits"
 	"github.com/penstock-run/penstock/worker/internal/watchdog"
 	"github.com/penstock-run/penstock/worker/policy"
@@ -74,7 +75,7 @@ type Config struct {
 	Workspace string
 	Agents    *agent.Agents
 	// Gates lead to the model APIs, by the API's name: "anthropic", "openai", "google".
-	// An agent that needs one that is not here is refused.
+	// An agent that needs one that is not here, or has no key, is refused.
 	Gates map[string]*gate.Gate
 
 	// Network is the network of jobs with an allow-list, besides their own hosts. The
@@ -91,8 +92,8 @@ type Config struct {
 	Keepers []sandbox.Backend
 	// Secret returns the value of a secret that a job names.
 	Secret func(name string) (string, bool)
-	// Keys are the worker's own secrets, by name: no event may contain them.
-	Keys map[string]string
+	// Keys are the worker's own secrets: no event may contain them. Nil: it has none.
+	Keys *redact.Common
 	// Signers are the keys one of which must have signed each job; none: jobs
 	// need no signature.
 	Signers []ed25519.PublicKey
@@ -211,6 +212,9 @@ type Worker struct {
 func New(cfg Config) *Worker {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Keys == nil {
+		cfg.Keys = new(redact.Common)
 	}
 	cfg.Hangs = cfg.Hangs.WithDefaults()
 	cfg.Queue.EndWith(cfg.Log.Finisher(cfg.Store.Result))

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -14,6 +13,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
+	"github.com/penstock-run/penstock/worker/internal/keyring"
 	"github.com/penstock-run/penstock/worker/internal/modelapi"
 	"github.com/penstock-run/penstock/worker/pricing"
 )
@@ -23,7 +23,8 @@ type Config struct {
 	API      string // "anthropic", the default, "openai" or "google"
 	Upstream string // base URL; empty is the provider's own
 	Key      Key    // the only key, unless there are Keys
-	// Keys are those with names. Several need Govern, which chooses one for each call.
+	// Keys are those with names. Several need Govern, which chooses one for each call. Without
+	// any, the gate serves no queue until it gets some.
 	Keys []Credential
 	// Bearer sends the key as "Authorization: Bearer", not in the provider's own
 	// header.
@@ -58,21 +59,12 @@ type Hooks struct {
 	Spent  func(session string)
 }
 
-// A Key is a credential. Formatting and marshalling hide it.
-type Key string
-
-// Format implements [fmt.Formatter].
-func (Key) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "(key)") }
-
-// MarshalText implements [encoding.TextMarshaler].
-func (Key) MarshalText() ([]byte, error) { return []byte("(key)"), nil }
-
 // A Gate forwards the calls of many sessions to one provider.
 type Gate struct {
 	cfg     Config
 	api     modelapi.API
 	maxBody int64 // of a request; the constant, except in tests
-	keys    []*credential
+	ring    *keyring.Ring
 }
 
 // New returns a gate. It does not connect yet.
@@ -88,15 +80,22 @@ func New(cfg Config) (*Gate, error) {
 	if u, err := url.Parse(cfg.Proxy); cfg.Proxy != "" && (err != nil || u.Host == "") {
 		return nil, errors.New("gate: the proxy is not a URL; write http://host:port")
 	}
-	keys, err := credentials(cfg, api)
+	g := &Gate{cfg: cfg, api: api, maxBody: maxBody}
+	g.ring = keyring.New(keyring.Config{API: api.Name, Endpoint: g.endpoint, Transport: cfg.transport, TLS: cfg.TLS, Govern: cfg.Govern})
+	keys := cfg.Keys
+	if len(keys) == 0 && cfg.Key != "" {
+		keys = []Credential{{Key: cfg.Key}}
+	}
+	use, err := g.Prepare(keys)
 	if err != nil {
 		return nil, err
 	}
-	return &Gate{cfg: cfg, api: api, maxBody: maxBody, keys: keys}, nil
+	use()
+	return g, nil
 }
 
 // transport makes connections for a key.
-func transport(cfg Config, secure *tls.Config) *http.Transport {
+func (cfg Config) transport(secure *tls.Config) *http.Transport {
 	t := &http.Transport{
 		DialContext:         (&net.Dialer{Timeout: 15 * time.Second}).DialContext,
 		TLSClientConfig:     secure,
@@ -117,9 +116,7 @@ func transport(cfg Config, secure *tls.Config) *http.Transport {
 
 // Close closes idle connections to the provider.
 func (g *Gate) Close() error {
-	for _, k := range g.keys {
-		k.client.CloseIdleConnections()
-	}
+	g.ring.Close()
 	return nil
 }
 

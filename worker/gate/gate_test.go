@@ -341,7 +341,7 @@ func TestListenerCloses(t *testing.T) {
 
 func TestNew(t *testing.T) {
 	for name, cfg := range map[string]Config{
-		"no key":        {},
+		"no key":        {Keys: []Credential{{}}},
 		"API":           {Key: key, API: "psychic"},
 		"line end":      {Key: key + "\n"},
 		"in the clear":  {Key: key, Upstream: "http://api.example"},
@@ -356,7 +356,7 @@ func TestNew(t *testing.T) {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
-	if g, err := New(Config{Key: key}); err != nil || len(g.keys) != 1 {
+	if g, err := New(Config{Key: key}); err != nil || g.Empty() {
 		t.Errorf("default: %v", err)
 	}
 }

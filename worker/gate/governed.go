@@ -81,9 +81,9 @@ func (c *call) ask(ctx context.Context, r *http.Request, body []byte) (res *http
 		c.answer = governor.Answer{}
 		trace := &sentTrace{}
 		res, err = c.send(trace.in(ctx), r, body)
-		if errors.Is(err, endpoint.ErrRefused) && c.key.governor != nil && (c.others() || !c.g.cfg.PassRefused) {
+		if errors.Is(err, endpoint.ErrRefused) && c.key.Governor != nil && (c.others() || !c.g.cfg.PassRefused) {
 			c.done()
-			c.key.governor.Refuse(err.Error())
+			c.key.Governor.Refuse(err.Error())
 			continue
 		}
 		if err == nil {
@@ -108,7 +108,7 @@ func (c *call) send(ctx context.Context, r *http.Request, body []byte) (*http.Re
 	if err != nil {
 		return nil, err
 	}
-	res, err := c.key.client.RoundTrip(out)
+	res, err := c.key.Client.RoundTrip(out)
 	if err == nil {
 		c.key.Endpoint.Answer(res)
 		c.secrets = c.key.Endpoint.Secrets()
@@ -119,14 +119,14 @@ func (c *call) send(ctx context.Context, r *http.Request, body []byte) (*http.Re
 // learn tells the governor what the head of an answer says. It reports whether the call is
 // to be made again, with this key or another.
 func (c *call) learn(ctx context.Context, res *http.Response, tries int) (again bool) {
-	if c.key.governor == nil || !c.route.Asks {
+	if c.key.Governor == nil || !c.route.Asks {
 		return false
 	}
 	now := time.Now()
 	c.pass.Heard(governor.Rooms(res.Header, now))
 	if res.StatusCode < 400 {
 		c.answer.Kind = governor.Served
-		c.s.stays(c.key)
+		c.s.stays(c.key.Governor)
 		return false
 	}
 	head, err := io.ReadAll(io.LimitReader(res.Body, maxError))
@@ -141,13 +141,13 @@ func (c *call) learn(ctx context.Context, res *http.Response, tries int) (again 
 	switch refuses := refusesKey(failure, c.answer.Wait); {
 	case refuses && (others || !c.g.cfg.PassRefused) && c.confirm(ctx, failure):
 		c.done()
-		c.key.governor.Refuse(fmt.Sprintf("status %d, %s", failure.Status, cmp.Or(failure.Kind, "no reason")))
+		c.key.Governor.Refuse(fmt.Sprintf("status %d, %s", failure.Status, cmp.Or(failure.Kind, "no reason")))
 		return true
 	case !refuses && others && failure.Reason() == jobs.Unauthorized:
 		c.done()
-		c.s.choice.deny(denial{c.key, c.asks.Model})
+		c.s.choice.deny(denial{c.key.Governor, c.asks.Model})
 		return true
-	case c.answer.Kind == governor.Other, tries >= maxRefused*len(c.g.keys), res.Header.Get("X-Should-Retry") == "false" && !others:
+	case c.answer.Kind == governor.Other, tries >= maxRefused*len(c.g.ring.Now().All()), res.Header.Get("X-Should-Retry") == "false" && !others:
 		return false
 	}
 	c.s.note(func(m *Meter) {

@@ -16,6 +16,7 @@ import (
 	"github.com/penstock-run/penstock/worker/internal/endpoint"
 	"github.com/penstock-run/penstock/worker/internal/governor"
 	"github.com/penstock-run/penstock/worker/internal/inspection"
+	"github.com/penstock-run/penstock/worker/internal/keyring"
 	"github.com/penstock-run/penstock/worker/internal/modelapi"
 	"github.com/penstock-run/penstock/worker/internal/scrub"
 	"github.com/penstock-run/penstock/worker/internal/tokencount"
@@ -42,7 +43,7 @@ type call struct {
 	asks  inspection.Inquiry
 	hold  reservation
 	most  budget.Amount // that it can use
-	key   *credential   // with which it is made
+	key   *keyring.Key  // with which it is made
 	// secrets are the values that the answer must not have.
 	secrets []string
 	count   *tokencount.Counter
@@ -327,7 +328,10 @@ func (c *call) unreachable(ctx context.Context, w http.ResponseWriter, err error
 	case errors.Is(err, errSpent):
 		c.result.Status = http.StatusBadRequest
 		c.g.refuse(w, c.result.Status, "invalid_request_error", "penstock: the budget was spent while this call was under way")
-	case errors.Is(err, endpoint.ErrUnknown), errors.Is(err, errNoKey):
+	case errors.Is(err, errNoKey):
+		c.result.Status = http.StatusUnauthorized
+		c.g.refuse(w, c.result.Status, "authentication_error", "penstock: "+errNoKey.Error())
+	case errors.Is(err, endpoint.ErrUnknown):
 		c.result.Status = http.StatusNotFound
 		c.g.refuse(w, c.result.Status, "not_found_error", "penstock: the endpoint of the model API has no such call")
 	case errors.Is(err, endpoint.ErrRefused):

@@ -2,105 +2,42 @@ package gate
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
-	"github.com/penstock-run/penstock/jobs/ratelimit"
 	"github.com/penstock-run/penstock/worker/internal/budget"
 	"github.com/penstock-run/penstock/worker/internal/endpoint"
 	"github.com/penstock-run/penstock/worker/internal/governor"
+	"github.com/penstock-run/penstock/worker/internal/keyring"
 	"github.com/penstock-run/penstock/worker/internal/modelapi"
 )
 
+// A Key is a credential. Formatting and marshalling hide it.
+type Key = keyring.Secret
+
 // A Credential is one of several keys of a model API.
-type Credential struct {
-	Name string // for people, without anything of the key; empty: a digest
-	Key  Key
-	// Place tells keys apart that are the same, and used at several endpoints.
-	Place string
-	// Endpoint is where calls with the key go; nil: where those of the gate do. TLS is that of its
-	// connections; nil: that of the gate.
-	Endpoint *endpoint.Endpoint
-	TLS      *tls.Config
-	// Weight is the key's share of the sessions, in proportion to those of the others; 0 is 1.
-	Weight float64
-	// Queues are those whose jobs use the key; "*" is all. A key without any is for the
-	// queues that no key names.
-	Queues []string
+type Credential = keyring.Credential
+
+// Prepare checks keys that are to replace those of the gate, also where it has been serving for long. Use
+// does so: each request that is sent to the provider from then on has one of them, and those that
+// were sent before end with the key that they have. Use returns how many keys came and went.
+func (g *Gate) Prepare(keys []Credential) (use func() keyring.Change, err error) {
+	if use, err = g.ring.Prepare(keys); err != nil {
+		return nil, fmt.Errorf("gate: %w", err)
+	}
+	return use, nil
 }
 
-// A credential is a key in use.
-type credential struct {
-	Credential
-	governor *governor.Governor // nil: nothing governs the calls
-	client   *http.Transport
-}
-
-// anyQueue stands for all queues.
-const anyQueue = "*"
-
-// credentials are the keys of the settings.
-func credentials(cfg Config, api modelapi.API) ([]*credential, error) {
-	given := cfg.Keys
-	switch {
-	case len(given) == 0 && cfg.Key == "":
-		return nil, errors.New("gate: no key for the model API; set one in the worker's settings")
-	case len(given) == 0:
-		given = []Credential{{Key: cfg.Key}}
-	case len(given) > 1 && !cfg.Govern:
-		return nil, errors.New("gate: several keys need a governor, which chooses one for each call")
+// endpoint is that of the gate itself.
+func (g *Gate) endpoint(key Key) (*endpoint.Endpoint, error) {
+	cfg := endpoint.Config{API: g.api.Name, URL: g.cfg.Upstream, Secret: string(key)}
+	if g.cfg.Bearer {
+		cfg.Header = "Authorization"
 	}
-	var all []*credential
-	var governed []governor.Key
-	for _, c := range given {
-		if c.Key == "" || c.Endpoint == nil && !plainKey(c.Key) {
-			return nil, errors.New("gate: " + c.title() + " is empty, or has spaces, line ends or characters that no key has; look at how it is set")
-		}
-		id := ratelimit.Name(api.Name, string(c.Key)+c.Place)
-		if slices.ContainsFunc(governed, func(other governor.Key) bool { return other.ID == id }) {
-			return nil, fmt.Errorf("gate: %s is the same as another one", c.title())
-		}
-		if err := c.defaults(cfg, api); err != nil {
-			return nil, err
-		}
-		all, governed = append(all, &credential{Credential: c, client: transport(cfg, c.TLS)}), append(governed, governor.Key{ID: id, Name: c.Name, Weight: c.Weight})
-	}
-	if cfg.Govern {
-		for i, g := range governor.New(governed...) {
-			all[i].governor = g
-		}
-	}
-	return all, nil
-}
-
-// plainKey reports whether a key has only characters that keys have.
-func plainKey(k Key) bool {
-	return k != "" && !strings.ContainsFunc(string(k), func(r rune) bool { return r <= ' ' || r > '~' })
-}
-
-// defaults fills in what the credential has of the gate.
-func (c *Credential) defaults(cfg Config, api modelapi.API) (err error) {
-	if c.TLS == nil {
-		c.TLS = cfg.TLS
-	}
-	if c.Endpoint != nil {
-		return nil
-	}
-	ec := endpoint.Config{API: api.Name, URL: cfg.Upstream, Secret: string(c.Key)}
-	if cfg.Bearer {
-		ec.Header = "Authorization"
-	}
-	c.Endpoint, err = endpoint.New(Native(ec))
-	if err != nil {
-		return fmt.Errorf("gate: %w", err)
-	}
-	return nil
+	return endpoint.New(Native(cfg))
 }
 
 // Native fills in what an endpoint that speaks an API has of its provider: base URL and header of the
@@ -111,35 +48,11 @@ func Native(cfg endpoint.Config) endpoint.Config {
 	return cfg
 }
 
-func (c Credential) title() string {
-	if c.Name == "" {
-		return "the key"
-	}
-	return "key " + c.Name
-}
-
-// of returns the keys that the jobs of a queue use.
-func (g *Gate) of(queue string) []*credential {
-	var own, common []*credential
-	named := false
-	for _, c := range g.keys {
-		switch {
-		case slices.Contains(c.Queues, queue):
-			own, named = append(own, c), true
-		case slices.Contains(c.Queues, anyQueue):
-			own = append(own, c)
-		case len(c.Queues) == 0:
-			common = append(common, c)
-		}
-	}
-	if named {
-		return own
-	}
-	return append(own, common...)
-}
+// Empty reports whether there are no keys.
+func (g *Gate) Empty() bool { return len(g.ring.Now().All()) == 0 }
 
 // Serves reports whether there is a key for the jobs of a queue.
-func (g *Gate) Serves(queue string) bool { return g != nil && len(g.of(queue)) > 0 }
+func (g *Gate) Serves(queue string) bool { return g != nil && len(g.ring.Now().Of(queue)) > 0 }
 
 // KeyNames returns the names of the keys that the jobs of a queue use; a key without one is left
 // out.
@@ -148,31 +61,25 @@ func (g *Gate) KeyNames(queue string) []string {
 		return nil
 	}
 	var names []string
-	for _, c := range g.of(queue) {
-		if c.Name != "" {
-			names = append(names, c.Name)
+	for _, k := range g.ring.Now().Of(queue) {
+		if k.Name != "" {
+			names = append(names, k.Name)
 		}
 	}
 	return names
 }
 
-// governors returns those of keys.
-func governors(keys []*credential) governor.Set {
-	var set governor.Set
-	for _, c := range keys {
-		if c.governor != nil {
-			set = append(set, c.governor)
-		}
-	}
-	return set
-}
-
 // Governors returns what keeps the calls of all sessions of a queue within the limits of the
 // provider, for each key; none: nothing does.
-func (g *Gate) Governors(queue string) governor.Set { return governors(g.of(queue)) }
+func (g *Gate) Governors(queue string) governor.Set {
+	return keyring.Governors(g.ring.Now().Of(queue))
+}
 
-// AllGovernors returns those of every key.
-func (g *Gate) AllGovernors() governor.Set { return governors(g.keys) }
+// AllGovernors returns those of every key, until changed is closed.
+func (g *Gate) AllGovernors() (all governor.Set, changed <-chan struct{}) {
+	now := g.ring.Now()
+	return keyring.Governors(now.All()), now.Changed()
+}
 
 const (
 	// maxDenied bounds what a session remembers of keys that may not use a model.
@@ -183,16 +90,17 @@ const (
 
 // A denial is a key that may not do what a session asks of a model.
 type denial struct {
-	key   *credential
+	key   *governor.Governor
 	model string
 }
 
-// A choice is which keys a session uses. The zero value has used none.
+// A choice is which keys a session uses, by their governors, which stay when other keys are
+// replaced. The zero value has used none.
 type choice struct {
 	mu     sync.Mutex
-	denied map[denial]bool // guarded by mu
-	last   *credential     // guarded by mu
-	moves  int             // to another key; guarded by mu
+	denied map[denial]bool    // guarded by mu
+	last   *governor.Governor // guarded by mu
+	moves  int                // to another key; guarded by mu
 }
 
 // deny remembers a key that may not be used for a model.
@@ -208,14 +116,14 @@ func (c *choice) deny(d denial) {
 }
 
 // may returns the keys that may be used for a model.
-func (c *choice) may(all []*credential, model string) []*credential {
+func (c *choice) may(all []*keyring.Key, model string) []*keyring.Key {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(all), func(k *credential) bool { return c.denied[denial{k, model}] })
+	return slices.DeleteFunc(slices.Clone(all), func(k *keyring.Key) bool { return c.denied[denial{k.Governor, model}] })
 }
 
 // move notes with which key the session goes on, and reports whether that is another one.
-func (c *choice) move(to *credential) (from *credential, moved bool) {
+func (c *choice) move(to *governor.Governor) (from *governor.Governor, moved bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	from, c.last = c.last, to
@@ -227,24 +135,24 @@ func (c *choice) move(to *credential) (from *credential, moved bool) {
 }
 
 // current returns the key that was used last; nil: none was.
-func (c *choice) current() *credential {
+func (c *choice) current() *governor.Governor {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.last
 }
 
-// stays notes with which key the session goes on.
-func (s *Session) stays(k *credential) {
-	if from, moved := s.choice.move(k); moved && s.Moved != nil {
-		s.Moved(from.governor.Name(), k.governor.Name())
+// stays notes with which key the session goes on. A key that has another secret is still the same for
+// people.
+func (s *Session) stays(k *governor.Governor) {
+	if from, moved := s.choice.move(k); moved && s.Moved != nil && from.Name() != k.Name() {
+		s.Moved(from.Name(), k.Name())
 	}
 }
 
-// usable returns the keys that the call may be made with: all, if there is none that the session
-// was not denied.
-func (c *call) usable() []*credential {
-	all := c.g.of(c.s.limits.Queue)
-	if may := c.s.choice.may(all, c.asks.Model); len(may) > 0 {
+// usable returns those keys that a call of a model may be made with: all, if there is none that the
+// session was not denied.
+func (c *choice) usable(all []*keyring.Key, model string) []*keyring.Key {
+	if may := c.may(all, model); len(may) > 0 {
 		return may
 	}
 	return all
@@ -252,25 +160,38 @@ func (c *call) usable() []*credential {
 
 // others reports whether there is another key that the provider does not refuse.
 func (c *call) others() bool {
-	return slices.ContainsFunc(c.s.choice.may(c.g.of(c.s.limits.Queue), c.asks.Model), func(other *credential) bool {
-		return other != c.key && !other.governor.Standing().Refused
+	return slices.ContainsFunc(c.s.choice.may(c.g.ring.Now().Of(c.s.limits.Queue), c.asks.Model), func(other *keyring.Key) bool {
+		return other.Governor != c.key.Governor && !other.Governor.Standing().Refused
 	})
 }
 
-// errNoKey means that no key is for the queue of the session.
+// errNoKey means that no key is for the queue of the session, or none any more.
 var errNoKey = errors.New("no key of the model API is for this queue")
 
-// enter chooses a key, and waits until the call may be made with it.
+// enter chooses a key, and waits until the call may be made with it. If the keys are replaced meanwhile it
+// chooses among the new ones: a key that was removed may be one that nobody trusts any more.
 func (c *call) enter(ctx context.Context, arrived time.Time) error {
-	keys := c.usable()
+	for {
+		now := c.g.ring.Now()
+		err := c.choose(ctx, now, arrived)
+		if now.Current() || ctx.Err() != nil {
+			return err
+		}
+		c.done()
+	}
+}
+
+// choose chooses among the keys of one moment.
+func (c *call) choose(ctx context.Context, now *keyring.Keys, arrived time.Time) error {
+	keys := c.s.choice.usable(now.Of(c.s.limits.Queue), c.asks.Model)
 	last := c.s.choice.current()
 	switch {
 	case len(keys) == 0:
 		return errNoKey
-	case keys[0].governor == nil || !c.route.Asks:
+	case keys[0].Governor == nil || !c.route.Asks:
 		c.key = keys[0]
 		for _, k := range keys {
-			if k == last || c.key.governor != nil && c.key.governor.Standing().Refused {
+			if k.Governor == last || c.key.Governor != nil && c.key.Governor.Standing().Refused {
 				c.key = k
 			}
 		}
@@ -278,16 +199,13 @@ func (c *call) enter(ctx context.Context, arrived time.Time) error {
 	}
 	before := time.Now()
 	defer func() { c.result.Waited += time.Since(before) }()
-	asks := governor.Call{Model: c.asks.Model, Arrived: arrived, Patience: c.patience()}
-	if last != nil {
-		asks.Stay = last.governor
-	}
+	asks := governor.Call{Model: c.asks.Model, Arrived: arrived, Patience: c.patience(), Stay: last, Changed: now.Changed()}
 	for {
-		pass, err := governors(keys).Acquire(ctx, asks)
+		pass, err := keyring.Governors(keys).Acquire(ctx, asks)
 		if err != nil {
 			return err
 		}
-		at := slices.IndexFunc(keys, func(k *credential) bool { return k.governor == pass.Of() })
+		at := slices.IndexFunc(keys, func(k *keyring.Key) bool { return k.Governor == pass.Of() })
 		c.pass, c.answer, c.key = pass, governor.Answer{}, keys[at]
 		err = c.afford(ctx)
 		if err == nil {

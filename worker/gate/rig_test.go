@@ -33,6 +33,7 @@ const smallBody = 1 << 20
 
 type rig struct {
 	t       *testing.T
+	gate    *Gate
 	session *Session
 	url     string
 	addr    string
@@ -67,6 +68,7 @@ func newRig(t *testing.T, cfg Config, limits Limits, f http.HandlerFunc) *rig {
 		t.Fatal(err)
 	}
 	g.maxBody = smallBody
+	r.gate = g
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

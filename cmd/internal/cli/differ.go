@@ -4,10 +4,11 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 )
 
 // Differs returns the names of the settings that other has differently, without those that
-// are named. It returns no values: a URL may have a password.
+// are named, and those of groups that are. It returns no values: a URL may have a password.
 func (c Config) Differs(other Config, but ...string) []string {
 	here, err := c.Plain()
 	there, failed := other.Plain()
@@ -17,7 +18,7 @@ func (c Config) Differs(other Config, but ...string) []string {
 	names := map[string]bool{}
 	compare("", here, there, names)
 	for _, name := range but {
-		delete(names, name)
+		maps.DeleteFunc(names, func(differs string, _ bool) bool { return strings.HasPrefix(differs+".", name+".") })
 	}
 	return slices.Sorted(maps.Keys(names))
 }

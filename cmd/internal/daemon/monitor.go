@@ -22,6 +22,7 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/workerparts"
 	"github.com/penstock-run/penstock/jobs/why"
 	"github.com/penstock-run/penstock/metrics"
+	"github.com/penstock-run/penstock/worker/modelkey"
 )
 
 // pulse is how often a service measures its way to the broker.
@@ -57,10 +58,7 @@ const stopMargin = time.Minute
 
 // NewMonitor makes the series of a service: [Dispatcher] or [Worker].
 func NewMonitor(shell cli.Shell, component string, slots int) *Monitor {
-	opts := metrics.Options{Queues: shell.Config.Worker.Queues, Agents: workerparts.Agents(shell.Config).Names(), Keys: map[string]string{}}
-	for name, key := range shell.Config.Model.Keys {
-		opts.Keys[name] = key.API
-	}
+	opts := metrics.Options{Queues: shell.Config.Worker.Queues, Agents: workerparts.Agents(shell.Config).Names(), Keys: keyNames(shell.Config)}
 	m := &Monitor{shell: shell, info: metrics.Info{Version: shell.Release, Go: runtime.Version()}, manager: takeServiceManager(), stopWithin: stopMargin}
 	m.registry = metrics.NewRegistry(m.info)
 	m.nats = metrics.NewNATS(m.registry, component)
@@ -75,6 +73,29 @@ func NewMonitor(shell cli.Shell, component string, slots int) *Monitor {
 		m.stopWithin += shell.Config.Worker.Drain
 	}
 	return m
+}
+
+// keyNames are those of the keys of model APIs, with the API of each.
+func keyNames(c *cli.Config) map[string]string {
+	names := map[string]string{}
+	for name, key := range c.Model.Keys {
+		names[name] = key.API
+	}
+	return names
+}
+
+// PrepareKeys has the worker's metrics name other keys, too, when the worker uses them.
+func (m *Monitor) PrepareKeys(prepare PrepareKeys) PrepareKeys {
+	return func(again cli.Config) (func() modelkey.Change, error) {
+		use, err := prepare(again)
+		if err != nil {
+			return nil, err
+		}
+		return func() modelkey.Change {
+			m.worker.NameKeys(keyNames(&again))
+			return use()
+		}, nil
+	}
 }
 
 // Run runs services until one of them fails, or ctx ends and all have ended, and

@@ -7,11 +7,13 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
+	dto "github.com/prometheus/client_model/go"
 	"go.uber.org/goleak"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
@@ -22,6 +24,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/operation"
 	"github.com/penstock-run/penstock/jobs/queue"
 	"github.com/penstock-run/penstock/jobs/why"
+	"github.com/penstock-run/penstock/worker/modelkey"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -151,6 +154,41 @@ func TestReloadKeepsWhatItHas(t *testing.T) {
 	NewReloader(shell).reload(nil) // a pool that is not there would panic if it changed
 	if want := "penstock: the settings stay as they are: log.level: loud\n"; said.String() != want {
 		t.Errorf("got %q, want %q", said.String(), want)
+	}
+	said.Reset()
+	shell.Reread = func() (cli.Config, error) { return cli.Defaults(), nil }
+	r := NewReloader(shell)
+	r.Keys = func(cli.Config) (func() modelkey.Change, error) { return nil, errors.New("model.keys.main: no") }
+	r.reload(nil)
+	if want := "penstock: the settings stay as they are: model.keys.main: no\n"; said.String() != want {
+		t.Errorf("got %q, want %q", said.String(), want)
+	}
+}
+
+// Keys that are read again are named by the metrics as soon as they are used, and not before.
+func TestMetricsNameTheNewKeys(t *testing.T) {
+	t.Parallel()
+	m := NewMonitor(call(t), Worker, 1)
+	series := func(key string) bool {
+		t.Helper()
+		families, err := m.registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return slices.ContainsFunc(families, func(f *dto.MetricFamily) bool {
+			return f.GetName() == "penstock_model_key_refused" && strings.Contains(f.String(), key)
+		})
+	}
+	again := cli.Defaults()
+	again.Model.Keys = modelkey.Keys{"rotated": {API: "anthropic"}}
+	use, err := m.PrepareKeys(func(cli.Config) (func() modelkey.Change, error) {
+		return func() modelkey.Change { return modelkey.Change{Added: 1} }, nil
+	})(again)
+	if err != nil || series("rotated") {
+		t.Errorf("before: %v, %v", err, series("rotated"))
+	}
+	if change := use(); change.Added != 1 || !series("rotated") {
+		t.Errorf("%+v, and the metrics do not have it", change)
 	}
 }
 

@@ -12,18 +12,24 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/pool"
 	"github.com/penstock-run/penstock/cmd/internal/servicelog"
+	"github.com/penstock-run/penstock/worker/modelkey"
 )
 
 // A Reloader changes a service while it runs, on signals. For each SIGHUP that is meant for
 // a service without a terminal it reads the settings again, and takes over what can change:
-// the level of its log, and the files of its credential and certificates. SIGUSR1 has it log
+// the level of its log, the keys of model APIs, and the files of its credential and certificates. SIGUSR1 has it log
 // everything, and SIGUSR2 what its settings say, also where a terminal takes SIGHUP. Where no
 // signal can be sent, levels does the same.
 type Reloader struct {
+	// Keys is how its worker takes over keys of model APIs; nil: it has no worker.
+	Keys    PrepareKeys
 	shell   cli.Shell
 	now     cli.Config // the settings as they were read last
 	signals chan os.Signal
 }
+
+// PrepareKeys reads the keys of model APIs of settings that were read again. Use has a worker use them.
+type PrepareKeys func(again cli.Config) (use func() modelkey.Change, err error)
 
 // NewReloader catches the signals from now on, also before the service is ready for them.
 func NewReloader(shell cli.Shell) *Reloader {
@@ -62,18 +68,23 @@ func (r *Reloader) act(s os.Signal, p *pool.Pool) {
 
 func (r *Reloader) reload(p *pool.Pool) {
 	cfg, err := r.shell.Reread()
+	use := func() modelkey.Change { return modelkey.Change{} }
+	if err == nil && r.Keys != nil {
+		use, err = r.Keys(cfg)
+	}
 	if err != nil {
 		r.failed("the settings stay as they are", err)
 		return
 	}
+	keys := use()
 	p.Level.Set(cfg.Level())
 	if err := p.Reconnect(); err != nil {
 		r.failed("the connection stays as it is", err)
 	}
-	kept := r.now.Differs(cfg, "log.level")
+	kept := r.now.Differs(cfg, "log.level", "model.keys")
 	r.now.Log.Level = cfg.Log.Level
-	attrs := []slog.Attr{slog.String("log_level", cfg.Log.Level)}
-	text := fmt.Sprintf("settings were read again: log.level is %s; other settings need a restart", cfg.Log.Level)
+	attrs := []slog.Attr{slog.String("log_level", cfg.Log.Level), slog.Int("keys_added", keys.Added), slog.Int("keys_removed", keys.Removed)}
+	text := fmt.Sprintf("settings were read again: log.level is %s; keys of model APIs: %d added, %d removed; other settings need a restart", cfg.Log.Level, keys.Added, keys.Removed)
 	if len(kept) > 0 {
 		text += "; changed and not applied: " + strings.Join(kept, ", ")
 		attrs = append(attrs, slog.Any("needs_restart", kept))

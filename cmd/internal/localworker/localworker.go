@@ -21,12 +21,18 @@ import (
 	"github.com/penstock-run/penstock/worker"
 	"github.com/penstock-run/penstock/worker/gate"
 	"github.com/penstock-run/penstock/worker/modelkey"
-	"github.com/penstock-run/penstock/worker/pricing"
 	"github.com/penstock-run/penstock/worker/workspace"
 )
 
+// A Worker is one that was made from the settings.
+type Worker struct {
+	*worker.Worker
+	settings cli.Config // of the start
+	gates    *modelkey.Gates
+}
+
 // New makes a worker of a pool from the settings.
-func New(ctx context.Context, shell cli.Shell, p *pool.Pool, slots int, hooks pool.Hooks) (*worker.Worker, error) {
+func New(ctx context.Context, shell cli.Shell, p *pool.Pool, slots int, hooks pool.Hooks) (*Worker, error) {
 	return maker{shell: shell, pool: p, hooks: hooks}.worker(ctx, slots)
 }
 
@@ -40,7 +46,7 @@ type maker struct {
 	attended bool
 }
 
-func (m maker) worker(ctx context.Context, slots int) (*worker.Worker, error) {
+func (m maker) worker(ctx context.Context, slots int) (*Worker, error) {
 	shell, p, hooks := m.shell, m.pool, m.hooks
 	settings := shell.Config
 	hooks = p.Tracing.Hooks(hooks)
@@ -91,45 +97,12 @@ func (m maker) worker(ctx context.Context, slots int) (*worker.Worker, error) {
 	if _, err := gate.NewNetwork(cfg.Network); err != nil {
 		return nil, cli.Usage("", "worker.allow_hosts: %w", err)
 	}
-	if err := addGates(settings, &cfg, m.attended); err != nil {
+	gates, err := openGates(settings, m.attended)
+	if err != nil {
 		return nil, err
 	}
-	return worker.New(cfg), nil
-}
-
-// addGates opens a way to each model API that the worker has keys for: those of the settings, or
-// that of the environment.
-func addGates(settings *cli.Config, cfg *worker.Config, attended bool) error {
-	cfg.Gates, cfg.Keys = map[string]*gate.Gate{}, map[string]string{}
-	for _, api := range []struct{ name, url, variable, key string }{
-		{"anthropic", settings.Model.AnthropicURL, "ANTHROPIC_API_KEY", settings.AnthropicKey},
-		{"openai", settings.Model.OpenAIURL, "OPENAI_API_KEY", settings.OpenAIKey},
-		{"google", settings.Model.GoogleURL, "GOOGLE_API_KEY", settings.GoogleKey},
-	} {
-		named, err := settings.Model.Keys.Open(api.name, api.url, settings.Model.Secrets)
-		if err != nil {
-			return cli.Usage("see docs/how-to/model-keys.md", "model.keys.%w", err)
-		}
-		for _, key := range named {
-			cfg.Keys[modelkey.Variable(key.Name)] = string(key.Key)
-		}
-		switch {
-		case len(named) > 0:
-			api.key = ""
-		case api.key != "":
-			cfg.Keys[api.variable] = api.key
-		default:
-			continue
-		}
-		g, err := gate.New(gate.Config{
-			API: api.name, Upstream: api.url, Key: gate.Key(api.key), Keys: named, Prices: pricing.New(settings.Prices), Govern: true, PassRefused: attended,
-		})
-		if err != nil {
-			return cli.Usage("see model."+api.name+"_url, model.keys and "+api.variable, "model API: %w", err)
-		}
-		cfg.Gates[api.name] = g
-	}
-	return nil
+	cfg.Gates, cfg.Keys = gates.All(), gates.Secrets()
+	return &Worker{Worker: worker.New(cfg), settings: *settings, gates: gates}, nil
 }
 
 // withContainers chooses containers by their name, and leaves the rest to choose.

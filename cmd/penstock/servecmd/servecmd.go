@@ -114,6 +114,7 @@ func serve(ctx context.Context, shell cli.Shell) error {
 		if err != nil {
 			return errors.Join(err, p.Close())
 		}
+		reloader.Keys = monitor.PrepareKeys(w.PrepareKeys)
 		services = append(services, w.Run)
 	}
 	if web != nil {

@@ -34,7 +34,7 @@ func New(shell cli.Shell) *cobra.Command {
 is stopped, or has done --max-jobs, or had none for --idle-timeout. On SIGTERM it
 claims no more jobs, lets running jobs finish for up to --drain, and returns the rest to
 the queue; a second signal ends it at once. SIGHUP does the same if the worker runs in a
-terminal; otherwise it reloads the settings.
+terminal; otherwise it reloads the settings, the keys of model APIs too.
 
 The subcommands list the workers of a pool, drain them and resume them, from anywhere.`,
 		Args: cobra.NoArgs,
@@ -95,6 +95,7 @@ func work(ctx context.Context, shell cli.Shell) error {
 	if err != nil {
 		return errors.Join(err, p.Close())
 	}
+	reloader.Keys = monitor.PrepareKeys(w.PrepareKeys)
 	w.EndAfter(worker.Lifetime{Jobs: shell.Config.Worker.MaxJobs, Idle: shell.Config.Worker.IdleTimeout})
 	run := func(ctx context.Context) error {
 		defer end() // by itself, too: the rest ends with it

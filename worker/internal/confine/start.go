@@ -15,7 +15,9 @@ import (
 // A Way connects the agent's jail to the model API.
 type Way struct {
 	// Address is the address for the agent.
-	Address  string
+	Address string
+	// Served says that the worker has a key of some model API.
+	Served   bool
 	listener net.Listener // of the host, if the jail opens none; else nil
 }
 
@@ -30,13 +32,13 @@ func (w Way) Close() {
 // port of the host; it is opened if the worker serves any API.
 func (j Jail) Model(served bool) (Way, error) {
 	if j.req.Job.Sandbox.Network != jobs.NetworkFull || !served {
-		return Way{Address: j.gate}, nil
+		return Way{Address: j.gate, Served: served}, nil
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return Way{}, verdict.Failed(jobs.SandboxFailed, "open the way to the model API", err)
 	}
-	return Way{Address: l.Addr().String(), listener: l}, nil
+	return Way{Address: l.Addr().String(), Served: true, listener: l}, nil
 }
 
 // A Start is one jail that is about to be started.

@@ -18,6 +18,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -140,6 +141,13 @@ func Base(s string) (*url.URL, error) {
 func Loopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// Same reports whether calls go to the same place with the same credential.
+func (e *Endpoint) Same(other *Endpoint) bool {
+	here, there := e.cfg, other.cfg
+	here.Client, there.Client = nil, nil // each is made for its endpoint, in one way
+	return reflect.DeepEqual(here, there)
 }
 
 // Lists reports whether the endpoint has the list of models.

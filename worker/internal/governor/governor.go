@@ -51,11 +51,11 @@ type Key struct {
 
 // A Governor is that of one key. Its methods may be called from any goroutine.
 type Governor struct {
-	key Key
 	// news has a value while there is something to export.
 	news chan struct{}
 
 	mu      *sync.Mutex       // of all governors of its set
+	key     Key               // but for its ID, guarded by mu
 	lines   map[string]*queue // by model; guarded by mu
 	circuit circuit           // guarded by mu
 	staged  time.Time         // the time after which sessions go on; guarded by mu
@@ -74,7 +74,14 @@ type queue struct {
 func (g *Governor) ID() string { return g.key.ID }
 
 // Name returns what people call the key.
-func (g *Governor) Name() string { return cmp.Or(g.key.Name, g.key.ID) }
+func (g *Governor) Name() string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.name()
+}
+
+// name is called with the lock held.
+func (g *Governor) name() string { return cmp.Or(g.key.Name, g.key.ID) }
 
 // News returns a channel that has a value while other workers do not know what this one
 // does.
@@ -134,7 +141,7 @@ func (g *Governor) held(until, now time.Time, model string) *HeldError {
 	if q := g.lines[model]; q != nil && q.line.rate > 0 {
 		gap = max(gap, time.Duration(float64(time.Second)/q.line.pace()))
 	}
-	e := &HeldError{Key: g.Name(), Model: model, Until: until.Add(min(time.Duration(g.stage)*gap, maxStagger))}
+	e := &HeldError{Key: g.name(), Model: model, Until: until.Add(min(time.Duration(g.stage)*gap, maxStagger))}
 	g.stage++
 	if g.circuit.refused != nil && model == "" {
 		e.Refused = g.circuit.refused.Message

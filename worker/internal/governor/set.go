@@ -18,18 +18,32 @@ const stay = 10 * time.Second
 type Set []*Governor
 
 // New returns the governors of an API's keys.
-func New(keys ...Key) Set {
-	var set Set
+func New(keys ...Key) Set { return Set(nil).Next(keys...) }
+
+// Next returns the governors of the keys that replace those of the set. A key that is in both keeps its
+// own, which has its new name and weight from now on.
+func (s Set) Next(keys ...Key) Set {
 	mu := &sync.Mutex{}
+	if len(s) > 0 {
+		mu = s[0].mu
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	var next Set
 	for _, key := range keys {
 		if key.Weight <= 0 {
 			key.Weight = 1
 		}
+		if at := slices.IndexFunc(s, func(g *Governor) bool { return g.key.ID == key.ID }); at >= 0 {
+			s[at].key.Name, s[at].key.Weight = key.Name, key.Weight
+			next = append(next, s[at])
+			continue
+		}
 		// Workers that start together do not all begin with the same key.
 		g := &Governor{key: key, mu: mu, news: make(chan struct{}, 1), lines: map[string]*queue{}, credit: rand.Float64() * key.Weight}
-		set = append(set, g)
+		next = append(next, g)
 	}
-	return set
+	return next
 }
 
 // A Call is one that waits for its time.
@@ -39,6 +53,8 @@ type Call struct {
 	Patience time.Duration // since then
 	// Stay is the key that the session used last; nil: any may be chosen.
 	Stay *Governor
+	// Changed is closed once there are other keys to choose from; nil: never.
+	Changed <-chan struct{}
 }
 
 // A waiter is a call that waits, in the queues of one key or several.
@@ -73,8 +89,12 @@ type heldAt struct {
 // errElsewhere means that a call waits for any key, and not for its session's any more.
 var errElsewhere = errors.New("it takes longer than another key would")
 
+// errChanged means that there are other keys than those that the call waited for.
+var errChanged = errors.New("there are other keys")
+
 // Acquire waits until a call may begin with one of the keys. The error is a [*HeldError] once it
-// is clear that this takes longer than the call's patience with all of them, or that of ctx.
+// is clear that this takes longer than the call's patience with all of them, or that of ctx. It is
+// another one once the call should choose among other keys.
 func (s Set) Acquire(ctx context.Context, c Call) (Pass, error) {
 	among := s
 	if len(s) > 1 && slices.Contains(s, c.Stay) {
@@ -88,6 +108,10 @@ func (s Set) Acquire(ctx context.Context, c Call) (Pass, error) {
 		case <-ctx.Done():
 			if among.leave(w) {
 				return Pass{}, context.Cause(ctx)
+			}
+		case <-c.Changed:
+			if among.leave(w) {
+				return Pass{}, errChanged
 			}
 		}
 		if !errors.Is(w.err, errElsewhere) {
@@ -211,7 +235,7 @@ func soonest(all []heldAt, now time.Time) error {
 		var names []string
 		for _, h := range all {
 			if h.refused == best.refused {
-				names = append(names, h.of.Name())
+				names = append(names, h.of.name())
 			}
 		}
 		held.Key = strings.Join(names, ", ")

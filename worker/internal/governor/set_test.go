@@ -190,3 +190,43 @@ func TestAnyAnswersOfSeveralKeys(t *testing.T) {
 		})
 	}
 }
+
+// Keys that stay keep what is known of them, with another name and weight; a call that waits for those of before ends its wait, and
+// leaves nothing in their queues.
+func TestKeysAreReplaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := keysOf(1, 1)
+		for _, g := range s {
+			call(t, s, g).Done("m", Answer{Kind: Limited, Wait: 30 * time.Second})
+		}
+		s[0].Refuse("status 401")
+		changed, waited := make(chan struct{}), make(chan error)
+		begin := time.Now()
+		go func() {
+			_, err := s.Acquire(t.Context(), Call{Model: "m", Arrived: time.Now(), Patience: time.Minute, Changed: changed})
+			waited <- err
+		}()
+		synctest.Wait()
+		next := s.Next(Key{ID: "anthropic/new", Name: "new"}, Key{ID: s[0].ID(), Name: "renamed", Weight: 5})
+		close(changed)
+		if err := <-waited; !errors.Is(err, errChanged) || time.Since(begin) > 0 {
+			t.Errorf("after %v: %v", time.Since(begin), err)
+		}
+		for _, g := range s {
+			if g.Standing().Waiting > 0 {
+				t.Errorf("a call waits for key %s", g.Name())
+			}
+		}
+		if len(next) != 2 || next[1] != s[0] || next[1].Name() != "renamed" || next[1].key.Weight != 5 || !next[1].Standing().Refused {
+			t.Errorf("the key that stays: %+v", next[1].Standing())
+		}
+		if now := next[0].Standing(); now.Refused || now.Held > 0 || next[0].key.Weight != 1 {
+			t.Errorf("the new key: %+v", now)
+		}
+		for range 3 {
+			if pass := call(t, next, s[1]); pass.Of() != next[0] {
+				t.Errorf("a call has key %s", pass.Of().Name())
+			}
+		}
+	})
+}

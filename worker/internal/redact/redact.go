@@ -2,6 +2,7 @@
 //
 //	New(name → value) ──▶ Redactor ──Event──▶ the same event without them
 //	                          └─────Writer──▶ the same stream without them
+//	Common.Learn(name, value) ──▶ every Redactor of it, also those that are in use
 //
 // A value is found as it is, and in the encodings in which programs often print it:
 // base64 and base64url at any alignment, hexadecimal, percent-encoded, escaped for
@@ -25,6 +26,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 )
 
 // MinLength is the shortest value that is searched for. Shorter ones would be found
@@ -38,9 +41,58 @@ const minLine = 16
 // A Skipped names a secret that is not searched for, and why.
 type Skipped struct{ Name, Reason string }
 
+// A named is a value that is searched for, and its name.
+type named struct{ name, value string }
+
+// A Common is secrets that several Redactors search for. It only gets more of them: what a secret was
+// may still be in what is written after it. The zero value has none. Its methods may be called from any
+// goroutine.
+type Common struct {
+	mu  sync.Mutex // makes one change after the other
+	all atomic.Pointer[[]named]
+}
+
+// Learn adds a secret; one of the same name stays. When it returns, no Redactor passes it on.
+func (c *Common) Learn(name, value string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var all []named
+	if now := c.all.Load(); now != nil {
+		all = *now
+	}
+	if s := (named{name, value}); !slices.Contains(all, s) {
+		all = append(slices.Clone(all), s)
+		c.all.Store(&all)
+	}
+}
+
+// Redactor returns one for secrets, by name, and for the common ones. It also returns those that it
+// cannot search for.
+func (c *Common) Redactor(secrets map[string]string) (*Redactor, []Skipped) {
+	r := &Redactor{common: c}
+	for _, name := range slices.Sorted(maps.Keys(secrets)) {
+		r.own = append(r.own, named{name, secrets[name]})
+	}
+	t, skipped := r.compile()
+	r.table.Store(t)
+	return r, skipped
+}
+
+// New returns a Redactor for secrets, by name. It also returns those that it cannot
+// search for.
+func New(secrets map[string]string) (*Redactor, []Skipped) { return new(Common).Redactor(secrets) }
+
 // A Redactor searches for the values of some secrets. It may be used from any
 // goroutine.
 type Redactor struct {
+	own    []named
+	common *Common
+	table  atomic.Pointer[table]
+}
+
+// A table is what is searched for. It does not change.
+type table struct {
+	common *[]named // of which it was made
 	// pairs has a bit for the first two bytes of each pattern: it rules out nearly
 	// every position of a text.
 	pairs    [1 << 16 / 64]uint64
@@ -53,28 +105,40 @@ type pattern struct {
 	mark []byte // the replacement
 }
 
-// New returns a Redactor for secrets, by name. It also returns those that it cannot
-// search for.
-func New(secrets map[string]string) (*Redactor, []Skipped) {
-	r := &Redactor{patterns: map[[2]byte][]pattern{}}
+// now returns the table with all secrets that are known.
+func (r *Redactor) now() *table {
+	t := r.table.Load()
+	if t.common != r.common.all.Load() {
+		t, _ = r.compile()
+		r.table.Store(t) // another goroutine may store an older one: the next call sees that
+	}
+	return t
+}
+
+// compile makes the table. It also returns the secrets that cannot be searched for.
+func (r *Redactor) compile() (*table, []Skipped) {
+	t := &table{common: r.common.all.Load(), patterns: map[[2]byte][]pattern{}}
+	all := r.own
+	if t.common != nil {
+		all = slices.Concat(all, *t.common)
+	}
 	var skipped []Skipped
-	for _, name := range slices.Sorted(maps.Keys(secrets)) {
-		value := secrets[name]
-		if len(strings.TrimSpace(value)) < MinLength {
-			skipped = append(skipped, Skipped{name, fmt.Sprintf("is shorter than %d bytes, and would be found everywhere", MinLength)})
+	for _, s := range all {
+		if len(strings.TrimSpace(s.value)) < MinLength {
+			skipped = append(skipped, Skipped{s.name, fmt.Sprintf("is shorter than %d bytes, and would be found everywhere", MinLength)})
 			continue
 		}
-		mark := []byte("[redacted " + plainName(name) + "]")
-		for form := range forms(value) {
-			r.add(pattern{[]byte(form), mark})
+		mark := []byte("[redacted " + plainName(s.name) + "]")
+		for form := range forms(s.value) {
+			t.add(pattern{[]byte(form), mark})
 		}
 	}
-	for _, list := range r.patterns {
+	for _, list := range t.patterns {
 		slices.SortFunc(list, func(a, b pattern) int {
 			return cmp.Or(cmp.Compare(len(b.text), len(a.text)), bytes.Compare(a.text, b.text), bytes.Compare(a.mark, b.mark))
 		})
 	}
-	return r, skipped
+	return t, skipped
 }
 
 // plainName is a name that needs no escape anywhere.
@@ -87,12 +151,12 @@ func plainName(name string) string {
 	}, name)
 }
 
-func (r *Redactor) add(p pattern) {
+func (t *table) add(p pattern) {
 	pair := [2]byte(p.text)
 	i := uint(pair[0])<<8 | uint(pair[1])
-	r.pairs[i/64] |= 1 << (i % 64)
-	r.patterns[pair] = append(r.patterns[pair], p)
-	r.longest = max(r.longest, len(p.text))
+	t.pairs[i/64] |= 1 << (i % 64)
+	t.patterns[pair] = append(t.patterns[pair], p)
+	t.longest = max(t.longest, len(p.text))
 }
 
 // forms are the encodings in which a value is searched for.
@@ -162,11 +226,11 @@ func quote(s string, html bool) string {
 }
 
 // match returns the pattern that stands at the beginning of p, if any.
-func (r *Redactor) match(p []byte) (pattern, bool) {
+func (t *table) match(p []byte) (pattern, bool) {
 	if len(p) < 2 {
 		return pattern{}, false
 	}
-	for _, c := range r.patterns[[2]byte(p)] {
+	for _, c := range t.patterns[[2]byte(p)] {
 		if bytes.HasPrefix(p, c.text) {
 			return c, true
 		}
@@ -176,12 +240,12 @@ func (r *Redactor) match(p []byte) (pattern, bool) {
 
 // find returns the first pattern that begins in p between from and to, and its
 // position; if there is none, the position is to.
-func (r *Redactor) find(p []byte, from, to int) (int, pattern, bool) {
+func (t *table) find(p []byte, from, to int) (int, pattern, bool) {
 	for i := from; i < to && i+1 < len(p); i++ {
-		if pair := uint(p[i])<<8 | uint(p[i+1]); r.pairs[pair/64]&(1<<(pair%64)) == 0 {
+		if pair := uint(p[i])<<8 | uint(p[i+1]); t.pairs[pair/64]&(1<<(pair%64)) == 0 {
 			continue
 		}
-		if c, ok := r.match(p[i:]); ok {
+		if c, ok := t.match(p[i:]); ok {
 			return i, c, true
 		}
 	}
@@ -191,8 +255,9 @@ func (r *Redactor) find(p []byte, from, to int) (int, pattern, bool) {
 // Text returns p without the secrets. It returns p itself if it contains none.
 func (r *Redactor) Text(p []byte) []byte {
 	var out []byte
+	t := r.now()
 	done := 0 // up to where p is in out
-	for i, c, ok := r.find(p, 0, len(p)); ok; i, c, ok = r.find(p, done, len(p)) {
+	for i, c, ok := t.find(p, 0, len(p)); ok; i, c, ok = t.find(p, done, len(p)) {
 		out = append(append(out, p[done:i]...), c.mark...)
 		done = i + len(c.text)
 	}

@@ -5,9 +5,12 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"unicode/utf8"
 
@@ -178,6 +181,70 @@ func TestWriter(t *testing.T) {
 			t.Errorf("pieces of %d: %q", size, out.String())
 		}
 	}
+}
+
+// Secrets that come later are found by what is in use already, also in the middle of a stream; those of before still are, also one of
+// the same name.
+func TestCommon(t *testing.T) {
+	var c Common
+	c.Learn("KEY", "first-of-the-keys")
+	r, skipped := c.Redactor(map[string]string{"OWN": "own-of-the-job"})
+	other, _ := c.Redactor(nil)
+	c.Learn("SHORT", "short")
+	if _, also := c.Redactor(nil); len(skipped) != 0 || len(also) != 1 || also[0].Name != "SHORT" {
+		t.Errorf("skipped %v, then %v", skipped, also)
+	}
+	var out bytes.Buffer
+	w := r.Writer(&out)
+	const in = "first-of-the-keys second-of-the-keys own-of-the-job\n"
+	if _, err := w.Write([]byte(in)); err != nil {
+		t.Fatal(err)
+	}
+	c.Learn("KEY", "second-of-the-keys")
+	c.Learn("KEY", "second-of-the-keys")
+	if _, err := w.Write([]byte(in)); err != nil || w.Close() != nil {
+		t.Fatal(err)
+	}
+	const want = "[redacted KEY] [redacted KEY] [redacted OWN]\n"
+	if !strings.HasSuffix(out.String(), want) {
+		t.Errorf("the stream is %q", out.String())
+	}
+	if got := string(r.Text([]byte(in))); got != want {
+		t.Errorf("got %q", got)
+	}
+	if got := string(other.JSON([]byte(`{"a":"second\u002dof-the-keys own-of-the-job"}`))); got != `{"a":"[redacted KEY] own-of-the-job"}` {
+		t.Errorf("got %s", got)
+	}
+}
+
+// A secret that is known is passed on by no goroutine, while others become known.
+func TestSecretsAreLearntUnderLoad(t *testing.T) {
+	var c Common
+	r, _ := c.Redactor(nil)
+	var known atomic.Int64
+	var readers sync.WaitGroup
+	stop := make(chan struct{})
+	for range 4 {
+		readers.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				in := fmt.Sprintf("key-number-%04d", known.Load())
+				if got := string(r.Text([]byte(in))); got != "[redacted KEY]" && in != "key-number-0000" {
+					t.Errorf("%s became %s", in, got)
+				}
+			}
+		})
+	}
+	for n := range int64(50) {
+		c.Learn("KEY", fmt.Sprintf("key-number-%04d", n+1))
+		known.Store(n + 1)
+	}
+	close(stop)
+	readers.Wait()
 }
 
 // A worker without secrets passes all on.

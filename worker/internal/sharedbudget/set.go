@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/ledger"
 	"github.com/penstock-run/penstock/worker/gate"
 	"github.com/penstock-run/penstock/worker/internal/budget"
 	"github.com/penstock-run/penstock/worker/internal/verdict"
@@ -25,8 +26,8 @@ type Job struct {
 	Keys []string // the names of the keys that it may use for that
 }
 
-// Afford opens the budgets that a job shares with others. The error is how the job ends where nothing is left of one of
-// them, or of those of all keys.
+// Afford opens the budgets that a job shares with others, and those of all keys: the worker may get one while
+// the job runs. The error is how the job ends where nothing is left of one of them, or of those of all its keys.
 func Afford(ctx context.Context, l Ledger, job Job) (Set, error) {
 	all, err := l.Budgets(ctx)
 	if err != nil {
@@ -34,10 +35,14 @@ func Afford(ctx context.Context, l Ledger, job Job) (Set, error) {
 	}
 	var set Set
 	var over []*Purse // of keys
-	for _, b := range all.Of(job.Record, job.Job, append(job.Keys, job.API)...) {
+	for _, b := range all.Of(job.Record, job.Job, append(keysOf(all), job.API)...) {
 		p := &Purse{ledger: l, of: b}
 		if name, ok := strings.CutPrefix(b.Key, "key:"); ok && name != job.API {
 			p.key = name
+		}
+		if p.key != "" && !slices.Contains(job.Keys, p.key) {
+			set = append(set, p) // the worker does not have the key yet
+			continue
 		}
 		if _, err := p.Left(ctx); errors.Is(err, budget.ErrSpent) && p.key != "" {
 			over = append(over, p)
@@ -52,6 +57,17 @@ func Afford(ctx context.Context, l Ledger, job Job) (Set, error) {
 		return nil, Ended(slices.MinFunc(over, func(a, b *Purse) int { return a.of.Next(time.Now()).Compare(b.of.Next(time.Now())) }), time.Now())
 	}
 	return set, nil
+}
+
+// keysOf returns what the budgets of keys name.
+func keysOf(all ledger.Budgets) []string {
+	var names []string
+	for _, b := range all {
+		if name, ok := strings.CutPrefix(b.Key, "key:"); ok {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // Purses returns the budgets for the gate: those of every call, and by their names those of

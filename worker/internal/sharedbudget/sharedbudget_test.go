@@ -25,6 +25,10 @@ type book struct {
 
 var errAway = errors.New("no broker")
 
+func (b *book) Budgets(context.Context) (ledger.Budgets, error) {
+	return ledger.Budgets{{Key: "key:main", Amount: ledger.Amount{USD: 9}, Per: "day"}, {Key: "key:later", Amount: ledger.Amount{USD: 1}, Per: "day"}, {Key: "queue:other", Amount: ledger.Amount{USD: 1}, Per: "day"}}, nil
+}
+
 func (b *book) Spent(ctx context.Context, _ ledger.Budget, _ time.Time) (ledger.Amount, error) {
 	if b.away.Load() {
 		<-ctx.Done()
@@ -89,4 +93,26 @@ func TestWithoutTheBroker(t *testing.T) {
 			t.Errorf("never seen: err %v, want it to wait", err)
 		}
 	})
+}
+
+// The budget of a key binds the sessions, too, that run when their worker gets the key. Before that nobody waits for it.
+func TestTheBudgetOfAKeyThatComesLater(t *testing.T) {
+	b := &book{spent: ledger.Amount{USD: 5}}
+	set, err := Afford(t.Context(), b, Job{API: "anthropic", Keys: []string{"main"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, keyed := set.Purses()
+	if len(all) != 0 || len(keyed) != 2 || len(keyed["main"]) != 1 || len(keyed["later"]) != 1 {
+		t.Fatalf("%d budgets of all calls, those of keys are %v", len(all), keyed)
+	}
+	if _, err := keyed["main"][0].Left(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if _, err := keyed["later"][0].Left(t.Context()); !errors.Is(err, budget.ErrSpent) {
+		t.Errorf("got %v, want that it is spent", err)
+	}
+	if _, err := Afford(t.Context(), b, Job{API: "anthropic", Keys: []string{"later"}}); err == nil {
+		t.Error("a job begins whose only key has spent its budget")
+	}
 }

@@ -64,22 +64,43 @@ func Ended(h *gate.Hold, now time.Time) error {
 	return &verdict.EndedError{Ended: end}
 }
 
-// Share exchanges what the governors of gates know with the other workers until ctx ends.
-// Watch, which may be nil, is told how each key of an API is used, every few seconds.
+// Share exchanges what the governors of gates know with the other workers until ctx ends, also those
+// of keys that come later. Watch, which may be nil, is told how each key of an API is used, every few seconds.
 func Share(ctx context.Context, s Store, gates map[string]*gate.Gate, watch func(api string, now gate.Standing)) {
 	var all sync.WaitGroup
 	for api, g := range gates {
-		for _, k := range g.AllGovernors() {
-			all.Go(func() {
-				share(ctx, s, k, func(now gate.Standing) {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				shareKeys(ctx, s, g, func(now gate.Standing) {
 					if watch != nil {
 						watch(api, now)
 					}
 				})
-			})
-		}
+			}
+		})
 	}
 	all.Wait()
+}
+
+// shareKeys shares until the gate has other keys. Those that are gone must not look as if they were still
+// refused, so watch is told that nothing is known of any.
+func shareKeys(ctx context.Context, s Store, g *gate.Gate, watch func(gate.Standing)) {
+	keys, changed := g.AllGovernors()
+	sharing, stop := context.WithCancel(ctx)
+	defer stop()
+	var each sync.WaitGroup
+	for _, k := range keys {
+		each.Go(func() { share(sharing, s, k, watch) })
+	}
+	select {
+	case <-ctx.Done():
+	case <-changed:
+	}
+	stop()
+	each.Wait()
+	for _, k := range keys {
+		watch(gate.Standing{Key: k.Standing().Key})
+	}
 }
 
 func share(ctx context.Context, s Store, g *governor.Governor, watch func(gate.Standing)) {

@@ -138,3 +138,50 @@ func TestWorkersHearOfEachOther(t *testing.T) {
 		}
 	})
 }
+
+// A key that comes later is shared as the first ones are; one that is removed does not look as if it were still refused.
+func TestKeysThatComeLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, g := &board{}, open(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		var mu sync.Mutex
+		standing := map[string]gate.Standing{}
+		var sharing sync.WaitGroup
+		sharing.Go(func() {
+			Share(ctx, b, map[string]*gate.Gate{"anthropic": g}, func(_ string, now gate.Standing) {
+				mu.Lock()
+				defer mu.Unlock()
+				standing[now.Key] = now
+			})
+		})
+		refuse := func(key string) {
+			t.Helper()
+			before := b.written()
+			g.Governors("")[0].Refuse("status 401")
+			time.Sleep(10 * time.Second)
+			mu.Lock()
+			defer mu.Unlock()
+			if b.written() == before || !standing[key].Refused {
+				t.Errorf("key %q: told %d times, standing %+v", key, b.written()-before, standing[key])
+			}
+		}
+		refuse("")
+		for _, name := range []string{"main", "second"} {
+			use, err := g.Prepare([]gate.Credential{{Name: name, Key: gate.Key("sk-" + name)}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			use()
+			time.Sleep(10 * time.Second)
+			refuse(name)
+		}
+		cancel()
+		sharing.Wait()
+		if standing[""].Refused || standing["main"].Refused {
+			t.Errorf("standing %+v", standing)
+		}
+		if err := g.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
