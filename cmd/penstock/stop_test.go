@@ -19,6 +19,7 @@ func TestInterruptAndStop(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ agent, api, model, tool, argument string }{
 		{"codex", "OPENAI", "gpt-5.5", "exec_command", "cmd"},
+		{"gemini", "GOOGLE", "gemini-2.5-flash", "run_shell_command", "command"},
 		{"opencode", "ANTHROPIC", "claude-sonnet-4-5", "bash", "command"},
 	} {
 		t.Run(tt.agent, func(t *testing.T) {

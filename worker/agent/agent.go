@@ -29,8 +29,9 @@ type About struct {
 	// that a settings file adds.
 	Brought bool
 	// Conversation names the files in the agent's home that hold a conversation, with
-	// "{id}" for the id that [Total] reports: with these files alone another home can
-	// resume it. Their lines are JSON. Empty: they are not known.
+	// "{id}" for the id that [Total] reports, and "{id8}" for the first eight characters of it:
+	// with these files alone another home can resume it. Their lines are JSON. Empty: they
+	// are not known.
 	Conversation string
 	// OneShot: an agent that takes more prompts while it runs takes them in interactive
 	// jobs only; in any other job its process takes one prompt and ends.

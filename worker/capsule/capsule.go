@@ -37,8 +37,8 @@ const (
 var ErrNone = errors.New("there is no file of this conversation")
 
 // A Pattern names the files of conversations in a home, relative to it: "*" in
-// an element stands for any part of one name, and "{id}" for the conversation's
-// own id. Their lines are JSON.
+// an element stands for any part of one name, "{id}" for the conversation's own id,
+// and "{id8}" for its first eight characters. Their lines are JSON.
 type Pattern string
 
 // A Conversation is one of the conversations in a home.
@@ -55,7 +55,7 @@ func (p Pattern) elements(id string) ([]string, error) {
 	if !goodID().MatchString(id) {
 		return nil, fmt.Errorf("conversation %.140q: its name may have up to 128 of A-Z, a-z, 0-9, '_' and '-'", id)
 	}
-	return strings.Split(strings.ReplaceAll(string(p), "{id}", id), "/"), nil
+	return strings.Split(strings.NewReplacer("{id}", id, "{id8}", id[:min(8, len(id))]).Replace(string(p)), "/"), nil
 }
 
 // fits reports whether a name matches the pattern.

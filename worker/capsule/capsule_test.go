@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -77,6 +78,22 @@ func TestAConversationIsPackedAlone(t *testing.T) {
 	}
 	if found := files(t, other); len(found) != 1 {
 		t.Errorf("unpacked %v", found)
+	}
+}
+
+// A pattern may have the beginning of the id, also of one that is shorter.
+func TestAPatternHasTheBeginningOfTheID(t *testing.T) {
+	for id, name := range map[string]string{id: "chats/session-0198c0de.jsonl", "a-1": "chats/session-a-1.jsonl"} {
+		home, other := t.TempDir(), t.TempDir()
+		put(t, home, name, "{}\n")
+		put(t, home, "chats/session-0198c0df.jsonl", "{}\n")
+		var packed bytes.Buffer
+		of := capsule.Conversation{Home: home, Files: "chats/session-*{id8}*.jsonl", ID: id}
+		err := of.Pack(&packed, asIs)
+		of.Home = other
+		if err = errors.Join(err, of.Unpack(&packed)); err != nil || !slices.Equal(files(t, other), []string{name}) {
+			t.Errorf("%s: unpacked %v, %v", id, files(t, other), err)
+		}
 	}
 }
 

@@ -18,7 +18,11 @@ type generateBody struct {
 	Contents []struct {
 		Role  string `json:"role"`
 		Parts []struct {
-			Text     string `json:"text"`
+			Text  string `json:"text"`
+			Image struct {
+				Type string `json:"mimeType"`
+				Data string `json:"data"`
+			} `json:"inlineData"`
 			Response *struct {
 				Response json.RawMessage `json:"response"`
 			} `json:"functionResponse"`
@@ -49,6 +53,9 @@ func (b generateBody) request() Request {
 		req.Last = ""
 		for _, p := range c.Parts {
 			req.Last += p.Text
+			if p.Image.Data != "" {
+				req.Images = append(req.Images, "data:"+p.Image.Type+";base64,"+p.Image.Data)
+			}
 			if p.Response != nil {
 				req.Last += string(p.Response.Response)
 			}

@@ -129,9 +129,6 @@ func images(ctx context.Context, t *trial) error {
 	if err := needsModel(t); err != nil {
 		return err
 	}
-	if t.about.API == "google" {
-		return untried("the scripted model does not read images in Google's format")
-	}
 	picture := Picture(20)
 	c := &Conversation{}
 	said := false

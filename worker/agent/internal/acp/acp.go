@@ -7,6 +7,7 @@ package acp
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	sdk "github.com/coder/acp-go-sdk"
@@ -71,8 +72,12 @@ func (d *decoder) beginSession() []byte {
 			Env: []sdk.EnvVariable{{Name: d.launch.Variable, Value: d.launch.Inside}},
 		}})
 	}
+	variables := []sdk.EnvVariable{}
+	for _, name := range slices.Sorted(maps.Keys(d.with.Variables)) {
+		variables = append(variables, sdk.EnvVariable{Name: name, Value: d.with.Variables[name]})
+	}
 	for _, s := range d.launch.MCPServers() {
-		servers = append(servers, sdk.McpServer{Stdio: &sdk.McpServerStdio{Name: s.Name, Command: s.Command, Args: s.Args, Env: []sdk.EnvVariable{}}})
+		servers = append(servers, sdk.McpServer{Stdio: &sdk.McpServerStdio{Name: s.Name, Command: s.Command, Args: s.Args, Env: variables}})
 	}
 	id := sdk.SessionId(d.launch.Resume)
 	switch {

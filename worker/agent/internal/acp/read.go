@@ -181,7 +181,7 @@ func (d *decoder) readHello(m jsonrpc.Message, got agentAnswer, r *agent.Read) {
 }
 
 func (d *decoder) readSession(m jsonrpc.Message, got agentAnswer, r *agent.Read) {
-	d.replays = false
+	d.replays = d.replays && d.with.ReplayEnd != ""
 	if d.session = sdk.SessionId(got.Session); d.session == "" {
 		d.session = sdk.SessionId(d.launch.Resume) // an answer to resume or load may omit it
 	}
@@ -262,6 +262,9 @@ func (d *decoder) readEnd(m jsonrpc.Message, got agentAnswer, r *agent.Read) {
 	case m.Error != nil:
 		text := errorText(m.Error)
 		turn.Status, turn.Reason, turn.Errors, turn.HTTP = "error", "error", []string{text}, decode.StatusIn(text)
+		if m.Error.Code >= 400 && m.Error.Code < 600 { // Gemini CLI has it there
+			turn.HTTP = m.Error.Code
+		}
 		if why = decode.HTTPReason(turn.HTTP); m.Error.Code == authRequired {
 			why = jobs.Unauthorized
 		}

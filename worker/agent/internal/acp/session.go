@@ -32,7 +32,8 @@ type decoder struct {
 	session sdk.SessionId
 	about   string // what the agent calls itself
 	can     capabilities
-	replays bool    // it replays an earlier process
+	replays bool // it replays an earlier process
+	with    Options
 	earlier float64 // US dollars that the session had cost before this process
 	setting bool    // the model is being set
 	sent    string  // the prompt without an answer
@@ -85,13 +86,24 @@ type Options struct {
 	// SetModel: the agent is asked to use the model before its first prompt. Otherwise
 	// its arguments or settings have named it.
 	SetModel bool
+	// ReplayEnd is the text of the user's message with which the replay of a loaded session
+	// ends. Empty: it ends with the answer to the request, as the protocol requires.
+	ReplayEnd string
+	// Plain makes a prompt that the agent does not take for one of its own commands. It may
+	// be nil.
+	Plain func(text string) string
+	// ShowsInput are the kinds of tools whose requests for permission have no input, but show
+	// all of it in their title and content.
+	ShowsInput []string
+	// Variables are what the job's MCP servers get, by name, besides what the agent gives them.
+	Variables map[string]string
 }
 
 // NewDecoder decodes one run of an agent that began with [Hello].
 func NewDecoder(l agent.Launch, o Options) agent.Decoder {
 	d := &decoder{
 		Turns: decode.Turns{Name: o.Name, Sum: agent.Total{Model: o.Model}}, rpc: jsonrpc.NewClient(version),
-		launch: l, asks: decode.Asks{}, tools: map[string]tool{}, options: map[string]string{},
+		launch: l, with: o, asks: decode.Asks{}, tools: map[string]tool{}, options: map[string]string{},
 	}
 	if o.SetModel {
 		d.model = o.Model
@@ -103,10 +115,13 @@ func NewDecoder(l agent.Launch, o Options) agent.Decoder {
 
 // next sends the prompt that waits, if the agent can take it now.
 func (d *decoder) next() [][]byte {
-	if d.session == "" || d.setting || d.sent != "" || len(d.queue) == 0 {
+	if d.session == "" || d.replays || d.setting || d.sent != "" || len(d.queue) == 0 {
 		return nil
 	}
 	p := d.queue[0]
+	if d.with.Plain != nil {
+		p.text = d.with.Plain(p.text)
+	}
 	d.queue, d.sent, d.begun = d.queue[1:], p.id, false
 	if !d.can.Prompt.Image {
 		d.unseen = len(p.images)

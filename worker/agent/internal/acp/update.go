@@ -2,6 +2,7 @@ package acp
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 
 	sdk "github.com/coder/acp-go-sdk"
@@ -60,6 +61,7 @@ func (d *decoder) readUpdate(u *sessionUpdate, r *agent.Read) {
 		d.spend(u.Cost.Amount)
 	}
 	if d.replays {
+		d.readReplay(u, r)
 		return
 	}
 	if u.Type != "agent_message_chunk" && u.Type != "agent_thought_chunk" && u.Type != "usage_update" {
@@ -79,6 +81,24 @@ func (d *decoder) readUpdate(u *sessionUpdate, r *agent.Read) {
 	}
 }
 
+// readReplay looks for the end of the replay. What the agent has said earlier may contain the
+// text of it, but no message of the user.
+func (d *decoder) readReplay(u *sessionUpdate, r *agent.Read) {
+	if u.Type == "user_message_chunk" && d.with.ReplayEnd != "" && textOf(u.Content) == d.with.ReplayEnd {
+		d.replays = false
+		r.Reply = append(r.Reply, d.next()...)
+	}
+}
+
+// textOf is the text of a block; another kind of block has none.
+func textOf(block json.RawMessage) string {
+	var b struct {
+		Text string `json:"text"`
+	}
+	_ = json.Unmarshal(block, &b) // as above
+	return b.Text
+}
+
 // spend records what the whole session has cost so far. Earlier processes have counted
 // their own costs, which the agent repeats while it replays them.
 func (d *decoder) spend(usd float64) {
@@ -91,17 +111,18 @@ func (d *decoder) spend(usd float64) {
 // readChunk handles a piece of a message. The message is complete when something else
 // arrives.
 func (d *decoder) readChunk(u *sessionUpdate, r *agent.Read) {
-	var block struct {
-		Text string `json:"text"`
-	}
-	_ = json.Unmarshal(u.Content, &block) // another kind of block has no text
-	data := event.Message{Role: "assistant", Text: block.Text, Message: u.MessageID}
+	text := textOf(u.Content)
+	data := event.Message{Role: "assistant", Text: text, Message: u.MessageID}
 	if u.Type == "agent_thought_chunk" {
-		d.thought = appended(d.thought, block.Text)
+		d.thought = appended(d.thought, text)
 		r.Add(event.ThoughtDelta(data))
 		return
 	}
-	d.text = appended(d.text, block.Text)
+	if mode, changed := strings.CutPrefix(text, "[MODE_UPDATE] "); changed { // so Gemini CLI says it
+		r.Add(event.Notice{Type: "mode", Text: mode})
+		return
+	}
+	d.text = appended(d.text, text)
 	r.Add(event.MessageDelta(data))
 }
 
@@ -216,8 +237,12 @@ func (d *decoder) readRequest(m jsonrpc.Message, p *agentParams, r *agent.Read) 
 	}
 	open := decode.Permission(wording.First(p.Tool.Title, "May it?"), choices)
 	open.ID = m.ID
+	input := p.Tool.Input
+	if input == nil && slices.Contains(d.with.ShowsInput, p.Tool.Kind) {
+		input = decode.JSON(map[string]any{"title": p.Tool.Title, "content": p.Tool.Content})
+	}
 	r.Add(event.AskOpened{
-		Ask: id, Type: "permission", Tool: wording.Short(p.Tool.Title, 120), Call: p.Tool.Call, Questions: open.List(), Input: p.Tool.Input,
+		Ask: id, Type: "permission", Tool: wording.Short(p.Tool.Title, 120), Call: p.Tool.Call, Questions: open.List(), Input: input,
 	})
 	if d.launch.Job.Agent.Interactive {
 		decode.Remember(d.asks, id, open)

@@ -105,6 +105,7 @@ func (s *sender) send(b *strings.Builder, in json.RawMessage) {
 			Prompt []struct {
 				Text string `json:"text"`
 			} `json:"prompt"`
+			Mode string `json:"modeId"`
 		} `json:"params"`
 	}
 	speaker, ok := s.d.(agent.Speaker)
@@ -119,6 +120,8 @@ func (s *sender) send(b *strings.Builder, in json.RawMessage) {
 		}
 	case "session/cancel":
 		lines = speaker.Interrupt()
+	case "session/set_mode":
+		lines = speaker.Set("mode", "", m.Params.Mode)
 	}
 	for _, line := range lines {
 		fmt.Fprintf(b, "   says %s\n", line)

@@ -57,6 +57,9 @@ type tool struct{ name, kind, path string }
 
 // Decoder implements [agent.Adapter].
 func (Adapter) Decoder(l agent.Launch) agent.Decoder {
+	if l.Job.Agent.Interactive {
+		return decoderOf(l)
+	}
 	return &decoder{
 		Turns:  decode.Turns{Name: "gemini", Sum: agent.Total{Session: l.Resume, Model: l.Job.Agent.Model}},
 		prompt: l.PromptID(), tools: map[string]tool{},

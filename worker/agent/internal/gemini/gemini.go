@@ -1,5 +1,6 @@
-// Package gemini runs Gemini CLI, one prompt in each process. The prompt goes in on stdin,
-// events come out as JSON lines.
+// Package gemini runs Gemini CLI in one of two ways. In a job that is not interactive a process
+// runs one prompt: the prompt goes in on stdin, events come out as JSON lines. An interactive job
+// gets its server for the Agent Client Protocol; see package acp.
 //
 // The gate must lead to Google's Gemini API.
 //
@@ -29,7 +30,11 @@ type Adapter struct{}
 func (Adapter) About() agent.About {
 	return agent.About{
 		Name: "gemini", Protocol: "gemini", Install: "npm install -g @google/gemini-cli",
-		Abilities: agent.Abilities{Resume: true, Model: true, MaxTurns: true, Tokens: true, Instructions: true, MCPServers: true, API: "google"},
+		Conversation: ".gemini/tmp/penstock/chats/session-*{id8}*.jsonl", OneShot: true,
+		Abilities: agent.Abilities{
+			Interactive: true, Interrupt: true, Resume: true, Model: true, MaxTurns: true, Tokens: true, Images: true,
+			Instructions: true, MCPServers: true, API: "google",
+		},
 	}
 }
 
@@ -39,6 +44,16 @@ func (Adapter) Launch(l agent.Launch) (agent.Plan, error) {
 		return agent.Plan{}, fmt.Errorf("agent gemini: a launch needs a job and a session")
 	}
 	l.API = "google"
+	p := onePrompt(l)
+	if l.Job.Agent.Interactive {
+		p = interactive(l)
+	}
+	p.Env = slices.Concat(l.Env(), l.GateEnv(), environment, p.Env, []string{settingsVariable + "=" + settings(l)})
+	p.Files, p.Mounts = l.PlanFiles(), l.Program.Mounts
+	return p, nil
+}
+
+func onePrompt(l agent.Launch) agent.Plan {
 	args := []string{"--output-format", "stream-json", "--skip-trust"}
 	if !l.HasFlag("--approval-mode") {
 		// The jail decides what the agent may do. A question would never be answered.
@@ -53,17 +68,21 @@ func (Adapter) Launch(l agent.Launch) (agent.Plan, error) {
 		args = append(args, "--model", model)
 	}
 	return agent.Plan{
-		Args:  slices.Concat([]string{"/bin/sh", "-c", startScript, "gemini"}, l.Program.Command("gemini"), args, l.Job.Agent.Args),
-		Env:   slices.Concat(l.Env(), l.GateEnv(), environment, []string{settingsVariable + "=" + settings(l)}),
+		Args:  slices.Concat([]string{"/bin/sh", "-c", startScript + start, "gemini"}, l.Program.Command("gemini"), args, l.Job.Agent.Args),
 		Stdin: [][]byte{[]byte(promptText(l.FirstPrompt()))},
-		Files: l.PlanFiles(), Mounts: l.Program.Mounts,
-	}, nil
+	}
 }
 
 // startScript writes the settings and the job's instructions to the only places where the
-// program reads them, files in its home, and starts the program.
-const startScript = `mkdir -p "$HOME/.gemini" && printf %s "$` + settingsVariable + `" >"$HOME/.gemini/settings.json" &&
-if [ -n "$PENSTOCK_INSTRUCTIONS_FILE" ]; then cat "$PENSTOCK_INSTRUCTIONS_FILE" >"$HOME/.gemini/GEMINI.md"; fi && exec "$@"`
+// program reads them, files in its home. It also names the directory of the workspace's
+// conversations, for which the program has a name of its own otherwise.
+const startScript = `set -e
+mkdir -p "$HOME/.gemini/tmp/penstock/chats"
+printf %s "$PENSTOCK_WORKSPACE" >"$HOME/.gemini/tmp/penstock/.project_root"
+printf %s "$` + settingsVariable + `" >"$HOME/.gemini/settings.json"
+if [ -n "$PENSTOCK_INSTRUCTIONS_FILE" ]; then cat "$PENSTOCK_INSTRUCTIONS_FILE" >"$HOME/.gemini/GEMINI.md"; fi`
+
+const start = "\nexec \"$@\""
 
 const settingsVariable = "PENSTOCK_GEMINI_SETTINGS"
 
@@ -91,24 +110,30 @@ func settings(l agent.Launch) string {
 		tools["exclude"] = []string{"google_web_search", "web_fetch"}
 	}
 	settings["tools"] = tools
-	servers, variables := object{}, object{}
-	for _, name := range l.MCPVariables() {
-		variables[name] = "$" + name // otherwise the program keeps some from its servers
+	if !l.Job.Agent.Interactive { // then they come with the session
+		settings["mcpServers"] = servers(l)
 	}
-	for _, s := range l.MCPServers() {
-		servers[s.Name] = object{"command": s.Command, "args": s.Args, "env": variables, "trust": true}
-	}
-	settings["mcpServers"] = servers
 	if n := l.Job.Agent.MaxTurns; n > 0 {
 		settings["model"] = object{"maxSessionTurns": n}
 	}
 	return string(decode.JSON(settings))
 }
 
-// promptText keeps the program from taking a prompt for one of its own
-// commands.
+func servers(l agent.Launch) map[string]any {
+	servers, variables := map[string]any{}, map[string]string{}
+	for _, name := range l.MCPVariables() {
+		variables[name] = "$" + name // otherwise the program keeps some from its servers
+	}
+	for _, s := range l.MCPServers() {
+		servers[s.Name] = map[string]any{"command": s.Command, "args": s.Args, "env": variables, "trust": true}
+	}
+	return servers
+}
+
+// promptText keeps the program from taking a prompt for one of its own commands, and from
+// leaving it out of the conversation when it goes on with it.
 func promptText(text string) string {
-	if strings.HasPrefix(strings.TrimSpace(text), "/") {
+	if begin := strings.TrimSpace(text); begin != "" && strings.ContainsRune("/?$", rune(begin[0])) {
 		return "The request is:\n\n" + text
 	}
 	return text

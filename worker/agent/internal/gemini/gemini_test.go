@@ -54,6 +54,45 @@ func TestGeminiPlan(t *testing.T) {
 	}
 }
 
+// An interactive job has its session loaded, never made, and its servers get the variables whose
+// values the program would keep from them.
+func TestGeminiInteractivePlan(t *testing.T) {
+	l := adaptertest.Launch("gemini")
+	l.Job.Agent.Interactive, l.Job.Agent.Model, l.Job.Secrets = true, "gemini-new", []string{"TOKEN"}
+	l.Job.Agent.MCPServers = map[string]jobs.MCPServer{"tiny": {Command: "tiny"}}
+	p := adaptertest.Plan(t, Adapter{}, l)
+	if !p.KeepStdin || !slices.Contains(p.Args, "--acp") || adaptertest.FlagValue(p.Args, "--approval-mode") != "yolo" || adaptertest.FlagValue(p.Args, "--model") != "gemini-new" {
+		t.Errorf("plan %q, stdin is kept: %v", p.Args, p.KeepStdin)
+	}
+	for _, want := range []string{"PENSTOCK_GEMINI_SESSION=" + l.Session, "PENSTOCK_GEMINI_REPLAY_END=" + replayEnd(l), "PENSTOCK_GEMINI_VARIABLES=TOKEN", "GEMINI_CLI_TRUST_WORKSPACE=false"} {
+		if !slices.Contains(p.Env, want) {
+			t.Errorf("%s is not in %q", want, p.Env)
+		}
+	}
+	if slices.ContainsFunc(p.Env, func(kv string) bool {
+		return strings.HasPrefix(kv, settingsVariable+"=") && strings.Contains(kv, "mcpServers")
+	}) {
+		t.Error("the servers are in the settings, too, and start twice")
+	}
+	for resume, want := range map[string]string{"": l.Session, "s-1": "s-1"} {
+		l.Resume = resume
+		read := adaptertest.Feed(Adapter{}.Decoder(l), `{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":1,"agentCapabilities":{"loadSession":true}}}`)
+		var sent struct {
+			Method string
+			Params struct {
+				ID      string `json:"sessionId"`
+				Servers []struct {
+					Env []struct{ Name, Value string }
+				} `json:"mcpServers"`
+			}
+		}
+		if err := json.Unmarshal(read.Reply[0], &sent); err != nil || sent.Method != "session/load" || sent.Params.ID != want || len(sent.Params.Servers) != 1 ||
+			len(sent.Params.Servers[0].Env) != 1 || sent.Params.Servers[0].Env[0].Value != "$GEMINI_CLI_PENSTOCK_TOKEN" {
+			t.Errorf("resuming %q: %v, it is sent %s", resume, err, read.Reply[0])
+		}
+	}
+}
+
 func TestGeminiVerdicts(t *testing.T) {
 	const begun = `{"type":"init","session_id":"s","model":"m"}` + "\n"
 	failed := func(kind, message string) string {

@@ -85,14 +85,18 @@ func TestJailedGemini(t *testing.T) {
 
 func TestJailedGeminiIsInstructed(t *testing.T) {
 	agents, program := adaptertest.Program(t, gemini.Adapter{})
-	l := adaptertest.Prompted(t, "gemini", "hello", program)
-	l.Job.Agent.Model = "gemini-2.5-flash"
-	adaptertest.Instructed(t, agents, l, "google")
+	for _, interactive := range []bool{false, true} {
+		l := adaptertest.Prompted(t, "gemini", "hello", program)
+		l.Job.Agent.Model, l.Job.Agent.Interactive = "gemini-2.5-flash", interactive
+		adaptertest.Instructed(t, agents, l, "google")
+	}
 }
 
 func TestJailedGeminiUsesServers(t *testing.T) {
 	agents, program := adaptertest.Program(t, gemini.Adapter{})
-	l := adaptertest.Prompted(t, "gemini", "", program)
-	l.Job.Agent.Model = "gemini-2.5-flash"
-	adaptertest.UsesServer(t, agents, l, "mcp_tiny_look")
+	for _, interactive := range []bool{false, true} {
+		l := adaptertest.Prompted(t, "gemini", "", program)
+		l.Job.Agent.Model, l.Job.Agent.Interactive = "gemini-2.5-flash", interactive
+		adaptertest.UsesServer(t, agents, l, "mcp_tiny_look")
+	}
 }

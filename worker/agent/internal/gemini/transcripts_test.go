@@ -10,5 +10,5 @@ import (
 var update = flag.Bool("update", false, "write the golden files anew")
 
 func TestTranscripts(t *testing.T) {
-	adaptertest.Transcripts(t, adaptertest.Recorded{Adapter: Adapter{}, Least: 17, Update: *update})
+	adaptertest.Transcripts(t, adaptertest.Recorded{Adapter: Adapter{}, Least: 21, Update: *update})
 }
