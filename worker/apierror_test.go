@@ -65,6 +65,7 @@ func TestErrorsOfAModelAPI(t *testing.T) {
 		{"claude", "anthropic", jobs.Agent{Name: "claude"}},
 		{"codex", "openai", jobs.Agent{Name: "codex", Model: "gpt-5.5", Args: fewRetries}},
 		{"codex app-server", "openai", jobs.Agent{Name: "codex", Model: "gpt-5.5", Args: fewRetries, Interactive: true}},
+		{"gemini server", "google", jobs.Agent{Name: "gemini", Model: "gemini-2.5-flash", Interactive: true}},
 	} {
 		t.Run(meets.name, func(t *testing.T) {
 			t.Parallel()

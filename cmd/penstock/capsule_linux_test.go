@@ -131,34 +131,38 @@ func TestAConversationGoesOnAbroad(t *testing.T) {
 // with its conversation, with what it had done within that turn.
 func TestAKilledAgentGoesOn(t *testing.T) {
 	t.Parallel()
-	agent := realAgents[0]
-	f, model := agent.fixture(t, func(write func(string) agenttest.Step) []agenttest.Step {
-		return []agenttest.Step{
-			agenttest.Say("first"),
-			write("within the second"),
-			func(r agenttest.Request) agenttest.Reply {
-				if r.Try == 0 {
-					return agenttest.Reply{Hang: true}
+	for _, agent := range realAgents {
+		t.Run(agent.name, func(t *testing.T) {
+			t.Parallel()
+			f, model := agent.fixture(t, func(write func(string) agenttest.Step) []agenttest.Step {
+				return []agenttest.Step{
+					agenttest.Say("first"),
+					write("within the second"),
+					func(r agenttest.Request) agenttest.Reply {
+						if r.Try == 0 {
+							return agenttest.Reply{Hang: true}
+						}
+						return agent.shell("cat out.txt")(r)
+					},
+					func(r agenttest.Request) agenttest.Reply { return agenttest.Reply{Text: "LAST " + r.Last} },
 				}
-				return agent.shell("cat out.txt")(r)
-			},
-			func(r agenttest.Request) agenttest.Reply { return agenttest.Reply{Text: "LAST " + r.Last} },
-		}
-	})
-	f.serve("--slots", "1")
-	k := agent.begin(f, "--interactive")
-	k.seen(jobs.CapsuleStored, 1)
-	f.run("send", k.id, "the second")
-	k.before(model, 2)
-	f.killAgent(k.id)
-	k.has(k.seen(jobs.SessionContinued, 1), `"how":"resumed"`, `"turn":2`)
-	k.has(k.seen(jobs.CapsuleStored, 3), `"turn":3`)
-	f.run("job", "stop", k.id)
-	f.run("wait", k.id)
-	if rec := f.record(k.id); rec.Outcome != jobs.Success || rec.Attempt != 2 || !strings.Contains(k.all(jobs.ToolEnded), "within the second") {
-		t.Errorf("%s %s (%s) in attempt %d", rec.Outcome, rec.Reason, rec.Message, rec.Attempt)
+			})
+			f.serve("--slots", "1")
+			k := agent.begin(f, "--interactive")
+			k.seen(jobs.CapsuleStored, 1)
+			f.run("send", k.id, "the second")
+			k.before(model, 2)
+			f.killAgent(k.id)
+			k.has(k.seen(jobs.SessionContinued, 1), `"how":"resumed"`, `"turn":2`)
+			k.has(k.seen(jobs.CapsuleStored, 3), `"turn":3`)
+			f.run("job", "stop", k.id)
+			f.run("wait", k.id)
+			if rec := f.record(k.id); rec.Outcome != jobs.Success || rec.Attempt != 2 || !strings.Contains(k.all(jobs.ToolEnded), "within the second") {
+				t.Errorf("%s %s (%s) in attempt %d", rec.Outcome, rec.Reason, rec.Message, rec.Attempt)
+			}
+			f.gapless(f.events(k.id))
+		})
 	}
-	f.gapless(f.events(k.id))
 }
 
 // An agent of one turn that is killed with -9 within it goes on with it, in the
