@@ -74,10 +74,11 @@ func (r references) parentage(ctx context.Context, id string, job jobs.Job) (*jo
 	if err != nil {
 		return nil, fmt.Errorf("look for the parent's budget: %w", err)
 	}
-	if spec.Budget.USD == 0 {
+	budget := parent.Allowed(spec).Budget
+	if budget.USD == 0 {
 		return &parent, nil
 	}
-	left := max(0, spec.Budget.USD-parent.SpentBefore.Add(parent.LastAttempt).CostUSD)
+	left := max(0, budget.USD-parent.SpentBefore.Add(parent.LastAttempt).CostUSD)
 	if job.Budget.USD == 0 || job.Budget.USD > left {
 		return nil, wrong("budget.usd", "has to be set, to at most %.2f: job %s has a budget, of which that much is left", left, parent.ID)
 	}

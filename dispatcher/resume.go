@@ -13,9 +13,13 @@ import (
 
 // Resume brings a finished job back, to go on with its conversation instead of
 // starting over. Without a prompt it has to have ended without success. An error
-// that is a [*control.RefusedError] says why it cannot go on.
-func (d *Dispatcher) Resume(ctx context.Context, id string, prompt *control.Message) (jobs.Record, error) {
+// that is a [*control.RefusedError] says why it cannot go on. More, unless it is zero, is
+// what the job may spend from now on.
+func (d *Dispatcher) Resume(ctx context.Context, id string, prompt *control.Message, more jobs.Allowance) (jobs.Record, error) {
 	rec, err := d.cfg.Queue.Get(ctx, id)
+	if err == nil && more != (jobs.Allowance{}) {
+		rec, err = raise(ctx, d.cfg.Queue, rec, more)
+	}
 	if err != nil {
 		return rec, err
 	}

@@ -202,7 +202,7 @@ func TestAJobThatCannotGoOn(t *testing.T) {
 	}
 	_, err = p.Send(ctx, gone, more("two"))
 	refused(err, "the capsule is broken")
-	_, err = p.Resume(ctx, gone, nil)
+	_, err = p.Resume(ctx, gone, nil, jobs.Allowance{})
 	refused(err, "the capsule is broken")
 	if now := p.record(t, gone); now.State != jobs.Finished || now.Epoch != claim.Epoch() || len(p.prompts(t, gone)) > 0 {
 		t.Errorf("it is %s, and was %s; accepted %q", now.State, rec.State, p.prompts(t, gone))
@@ -216,11 +216,11 @@ func TestResumeAndRetry(t *testing.T) {
 	p := open(t, dispatcher.Hooks{})
 	ctx := jobstest.Context(t)
 	id := p.submitted(t, job())
-	if _, err := p.Resume(ctx, id, nil); err == nil || !strings.Contains(err.Error(), "only a finished job") {
+	if _, err := p.Resume(ctx, id, nil, jobs.Allowance{}); err == nil || !strings.Contains(err.Error(), "only a finished job") {
 		t.Errorf("before it began: %v", err)
 	}
 	first, _ := p.attempted(t, true, jobs.AgentFailed.Ended("no"))
-	rec, err := p.Resume(ctx, id, nil)
+	rec, err := p.Resume(ctx, id, nil, jobs.Allowance{})
 	if err != nil || rec.State != jobs.Pending || rec.Resume != first.Epoch || rec.Since != 0 {
 		t.Fatalf("%+v, %v", rec, err)
 	}
@@ -235,11 +235,11 @@ func TestResumeAndRetry(t *testing.T) {
 		t.Error("who waits for the job takes the end of its second attempt for its own")
 	}
 	p.attempted(t, true, well)
-	if _, err := p.Resume(ctx, id, nil); err == nil || !strings.Contains(err.Error(), "give it a prompt") {
+	if _, err := p.Resume(ctx, id, nil, jobs.Allowance{}); err == nil || !strings.Contains(err.Error(), "give it a prompt") {
 		t.Errorf("after a success: %v", err)
 	}
 	c := more("and more")
-	if rec, err = p.Resume(ctx, id, &c); err != nil || rec.State != jobs.Pending || rec.Attempt != 3 {
+	if rec, err = p.Resume(ctx, id, &c, jobs.Allowance{}); err != nil || rec.State != jobs.Pending || rec.Attempt != 3 {
 		t.Errorf("with a prompt: %+v, %v", rec, err)
 	}
 }

@@ -13,7 +13,9 @@ const (
 	MaxJobBytes = 768 << 10 // of a job's JSON, files included
 	MaxLabels   = 32
 	MaxEnv      = 128
-	MaxModels   = 64 // that a job allows
+	MaxModels   = 64      // that a job allows
+	MaxTokens   = 1 << 50 // of a budget
+	MaxUSD      = 1e9     // of a budget
 	MaxHosts    = 256
 	MaxAttempts = 20
 	MaxPatterns = 64
@@ -192,6 +194,12 @@ type Budget struct {
 	Tokens      int64   `json:"tokens,omitempty"`
 	BatchUSD    float64 `json:"batch_usd,omitempty"`
 	BatchTokens int64   `json:"batch_tokens,omitempty"`
+}
+
+// An Allowance is what a job may spend in all its attempts.
+type Allowance struct {
+	USD    float64 `json:"usd,omitempty" jsonschema:"In US dollars. Left out, as it was."`
+	Tokens int64   `json:"tokens,omitempty" jsonschema:"In tokens. Left out, as it was."`
 }
 
 // Retry bounds how often an agent is run for a job. Attempts that the pool

@@ -209,7 +209,7 @@ var Reasons = map[Reason]Cause{
 	AgentCrashed:     {Error, Later, ChargeAttempt, ScopeJob, FaultAgent, "read the session's last events; the agent was killed by a signal"},
 	AgentProtocol:    {Error, Later, ChargeAttempt, ScopeJob, FaultAgent, "the agent did not speak as expected; check its version"},
 	TurnLimit:        {Failure, Never, ChargeAttempt, ScopeJob, FaultJob, "raise agent.max_turns, or make the task smaller"},
-	BudgetExceeded:   {Failure, Never, ChargeAttempt, ScopeJob, FaultJob, "raise the budget, or make the task smaller"},
+	BudgetExceeded:   {Failure, Never, ChargeAttempt, ScopeJob, FaultJob, "raise the budget (penstock job resume ID --max-cost …, or --max-tokens), or make the task smaller"},
 	BatchBudget:      {Failure, Never, ChargeLoss, ScopeBatch, FaultJob, "raise --batch-max-cost or --batch-max-tokens and run the rest as another batch"},
 	BudgetWaiting:    {Error, Later, ChargeNothing, ScopeJob, FaultPool, "wait for the budget's next period, or raise it: serve --budget"},
 	QuotaWaiting:     {Error, Later, ChargeNothing, ScopeJob, FaultProvider, "wait: the job goes on by itself when the model's provider takes calls again; a higher limit there makes it sooner"},

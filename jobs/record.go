@@ -66,6 +66,9 @@ type Record struct {
 	// back goes on counting: its attempts have been paid for.
 	LastAttempt Spent `json:"last_attempt,omitzero"`
 	SpentBefore Spent `json:"spent_before,omitzero"`
+	// Raised replaces the job's own budget, as far as it is not zero: the job was resumed with
+	// more.
+	Raised Allowance `json:"raised,omitzero"`
 	// FromSalvage: attempts begin from what was last saved of an earlier one.
 	FromSalvage bool `json:"from_salvage,omitempty"`
 	// Since is the epoch of the last attempt before the job was started over:
@@ -152,6 +155,16 @@ func (r Record) held() Record {
 func (r Record) Afresh() Record {
 	r.Since, r.Resume = r.Epoch, 0
 	return r.again().held()
+}
+
+// Allowed returns the job with the budget that holds for it now. That of a signed job is a
+// part of what was signed.
+func (r Record) Allowed(j Job) Job {
+	if j.Signature == nil {
+		j.Budget.USD = cmp.Or(r.Raised.USD, j.Budget.USD)
+		j.Budget.Tokens = cmp.Or(r.Raised.Tokens, j.Budget.Tokens)
+	}
+	return j
 }
 
 // Resumed returns the record of a finished job that is to go on with the

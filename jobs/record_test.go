@@ -238,3 +238,15 @@ func TestAmountsStayFinite(t *testing.T) {
 		}
 	}
 }
+
+// A budget that was raised holds instead of the job's own, unless the job is signed.
+func TestRaisedBudgets(t *testing.T) {
+	both := jobs.Job{Budget: jobs.Budget{USD: 1.5, Tokens: 1000, BatchUSD: 9}}
+	raised := jobs.Record{Raised: jobs.Allowance{USD: 4}}
+	if got := raised.Allowed(both).Budget; got != (jobs.Budget{USD: 4, Tokens: 1000, BatchUSD: 9}) {
+		t.Errorf("it may spend %+v", got)
+	}
+	if got := raised.Allowed(jobs.Job{Budget: both.Budget, Signature: &jobs.Signature{}}).Budget; got != both.Budget {
+		t.Errorf("a signed job may spend %+v", got)
+	}
+}

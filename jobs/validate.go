@@ -280,8 +280,8 @@ func (j Job) validateBounds(found *InvalidError) {
 	found.each("agent.allow_models", j.Agent.AllowModels, MaxModels, checkModel)
 	found.add("agent.max_turns", within(j.Agent.MaxTurns, 0, 10_000))
 	found.add("retry.max_attempts", within(j.Retry.MaxAttempts, 1, MaxAttempts))
-	found.add("budget.tokens", within(j.Budget.Tokens, 0, 1<<50))
-	found.add("budget.batch_tokens", within(j.Budget.BatchTokens, 0, 1<<50))
+	found.add("budget.tokens", within(j.Budget.Tokens, 0, MaxTokens))
+	found.add("budget.batch_tokens", within(j.Budget.BatchTokens, 0, MaxTokens))
 	found.add("budget.usd", amount(j.Budget.USD))
 	found.add("budget.batch_usd", amount(j.Budget.BatchUSD))
 }
@@ -303,7 +303,7 @@ func checkModel(name string) error {
 
 // amount refuses what no job may cost.
 func amount(usd float64) error {
-	if usd < 0 || usd != usd || usd > 1e9 {
+	if usd < 0 || usd != usd || usd > MaxUSD {
 		return fmt.Errorf("%v is not an amount", usd)
 	}
 	return nil

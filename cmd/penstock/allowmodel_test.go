@@ -20,7 +20,7 @@ func TestModelsThatAJobAllows(t *testing.T) {
 	model := agenttest.New(agenttest.Script{Steps: []agenttest.Step{agenttest.Say("Done.")}})
 	upstream := httptest.NewServer(model)
 	t.Cleanup(upstream.Close)
-	f.env = []string{"ANTHROPIC_API_KEY=" + keyPrefix, "PENSTOCK_MODEL_ANTHROPIC_URL=" + upstream.URL}
+	f.env = append(f.env, "ANTHROPIC_API_KEY="+keyPrefix, "PENSTOCK_MODEL_ANTHROPIC_URL="+upstream.URL)
 	try := func(allow string) (told string, code int) {
 		_, code, told = f.try("run", "--repo", f.repo, "--agent", "claude", "--model", "claude-sonnet-4-5", "--allow-model", allow, "--max-attempts", "1", "Say that it is done.")
 		return told, code

@@ -118,7 +118,7 @@ func (s *Server) handlers() []responder.Handler {
 			return s.cfg.Dispatcher.Retry(ctx, r.ID, c.name(), r.FromSalvage)
 		}),
 		handle(operation.Resume, func(ctx context.Context, _ caller, r operation.ResumeRequest) (jobs.Record, error) {
-			return s.cfg.Dispatcher.Resume(ctx, r.ID, r.Prompt)
+			return s.cfg.Dispatcher.Resume(ctx, r.ID, r.Prompt, r.Budget)
 		}),
 		handle(operation.Fork, s.fork),
 		handle(operation.Review, func(ctx context.Context, c caller, r operation.ReviewRequest) (jobs.Record, error) {

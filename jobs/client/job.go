@@ -143,8 +143,8 @@ func (c *Client) Retry(ctx context.Context, id string, fromSalvage bool) (jobs.R
 
 // Resume brings a finished job back, to go on with its agent's conversation: with a
 // prompt, or, where that is nil, with what was left to do.
-func (c *Client) Resume(ctx context.Context, id string, prompt *control.Message) (jobs.Record, error) {
-	return Ask(ctx, c, operation.Resume, operation.ResumeRequest{ID: id, Prompt: prompt})
+func (c *Client) Resume(ctx context.Context, request operation.ResumeRequest) (jobs.Record, error) {
+	return Ask(ctx, c, operation.Resume, request)
 }
 
 // Fork submits jobs that begin with a copy of a job's conversation, one after the other.

@@ -250,6 +250,7 @@ func (r RetryRequest) check() error { return needID(r.ID, `{"id": "…"}`) }
 type ResumeRequest struct {
 	ID     string           `json:"id" jsonschema:"The job's id, or what only it begins or ends with."`
 	Prompt *control.Message `json:"prompt,omitempty" jsonschema:"What the agent is told. Left out, it goes on with what was left to do."`
+	Budget jobs.Allowance   `json:"budget,omitzero" jsonschema:"What the job may spend from now on in all, what it has spent included: more than its budget."`
 }
 
 func (r ResumeRequest) check() error { return needID(r.ID, `{"id": "…"}`) }

@@ -42,8 +42,8 @@ type Claim struct {
 // Record returns the record as the claim wrote it.
 func (c *Claim) Record() jobs.Record { return c.rec }
 
-// Job returns the job as its submitter wrote it.
-func (c *Claim) Job() jobs.Job { return c.job }
+// Job returns the job as its submitter wrote it, with the budget that holds for it now.
+func (c *Claim) Job() jobs.Job { return c.rec.Allowed(c.job) }
 
 // Epoch names this attempt: no other one of any job has the same.
 func (c *Claim) Epoch() uint64 { return c.rec.Epoch }

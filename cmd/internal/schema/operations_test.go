@@ -58,18 +58,20 @@ func TestOperationFields(t *testing.T) {
 // The schemas of requests refuse what a dispatcher refuses.
 func TestRequestSchemas(t *testing.T) {
 	for text, want := range map[string]bool{
-		`get {"id":"a"}`:                      true,
-		`get {"id":"a","colour":"red"}`:       false,
-		`get {}`:                              false,
-		`wait {"id":"a","for":"10s"}`:         true,
-		`wait {"id":"a","for":10}`:            false,
-		`submit ` + minimal:                   true,
-		`submit {"promt":"x"}`:                false,
-		`resume {"id":"a"}`:                   true,
-		`resume {"id":"a","prompt":{"v":1}}`:  false,
-		`queue-pause {"name":"q","until":""}`: true, // a format is a note only
-		`holds {}`:                            true,
-		`holds {"id":"a"}`:                    false,
+		`get {"id":"a"}`:                       true,
+		`get {"id":"a","colour":"red"}`:        false,
+		`get {}`:                               false,
+		`wait {"id":"a","for":"10s"}`:          true,
+		`wait {"id":"a","for":10}`:             false,
+		`submit ` + minimal:                    true,
+		`submit {"promt":"x"}`:                 false,
+		`resume {"id":"a"}`:                    true,
+		`resume {"id":"a","prompt":{"v":1}}`:   false,
+		`resume {"id":"a","budget":{"usd":5}}`: true,
+		`resume {"id":"a","budget":{"eur":5}}`: false,
+		`queue-pause {"name":"q","until":""}`:  true, // a format is a note only
+		`holds {}`:                             true,
+		`holds {"id":"a"}`:                     false,
 	} {
 		name, request, _ := strings.Cut(text, " ")
 		err := validate(t, resolved(t, ForOperation, name), `{"request":`+request+`}`)

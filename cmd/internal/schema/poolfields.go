@@ -99,6 +99,7 @@ var recordFields = map[string]string{
 	"trace.tracestate":  "The tracestate.",
 
 	"purging":      "What is kept of the finished job is being removed, and nothing brings it back.",
+	"raised":       "What the job may spend in all since it was resumed with more, instead of what its budget says.",
 	"from_salvage": "Attempts begin from what was last saved of an earlier one.",
 	"since":        "The epoch of the last attempt before the job was begun anew.",
 	"resume":       "The epoch whose capsule the job was brought back to go on with.",

@@ -18,11 +18,15 @@ import (
 
 func resume(shell cli.Shell) *cobra.Command {
 	var text, id string
+	var more jobs.Allowance
 	cmd := &cobra.Command{
 		Use: "resume ID", Args: cobra.ExactArgs(1),
 		Short: "Continue the conversation of a finished job's agent",
 		Long: `Resume continues a finished job where its agent stopped: with the conversation, and
-with the changes. job retry begins anew instead.`,
+with the changes. job retry begins anew instead. A job that has spent its budget goes on
+with a larger one.`,
+		Example: `  penstock job resume ID --prompt "Add a test, too"
+  penstock job resume ID --max-cost 5`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var prompt *control.Message
 			if cmd.Flags().Changed("prompt") {
@@ -34,8 +38,13 @@ with the changes. job retry begins anew instead.`,
 			} else if id != "" {
 				return cli.Usage("", "--id names a message: it needs --prompt")
 			}
+			for name, none := range map[string]bool{"max-cost": more.USD == 0, "max-tokens": more.Tokens == 0} {
+				if cmd.Flags().Changed(name) && none {
+					return cli.Usage("", "--%s is 0: name what the job may spend in all", name)
+				}
+			}
 			return pool.WithJob(cmd.Context(), shell, args[0], func(ctx context.Context, p *pool.Pool, rec jobs.Record) error {
-				rec, err := p.Client.Resume(ctx, rec.ID, prompt)
+				rec, err := p.Client.Resume(ctx, operation.ResumeRequest{ID: rec.ID, Prompt: prompt, Budget: more})
 				if err != nil {
 					return refusal(err)
 				}
@@ -45,6 +54,8 @@ with the changes. job retry begins anew instead.`,
 		},
 	}
 	cmd.Flags().StringVar(&text, "prompt", "", "prompt for the agent, or - for standard input (default: do the remaining work)")
+	cmd.Flags().Float64Var(&more.USD, "max-cost", 0, "US dollars that the job may cost in all, more than so far")
+	cmd.Flags().Int64Var(&more.Tokens, "max-tokens", 0, "tokens that the job may use in all, more than so far")
 	cmd.Flags().StringVar(&id, "id", "", "id of the prompt, a UUID: the same id again has no effect (default: a new one)")
 	return cmd
 }

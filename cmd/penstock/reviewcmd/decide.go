@@ -84,7 +84,7 @@ func (r *reviewer) reject(ctx context.Context, rec jobs.Record, comment string) 
 	if err != nil || comment == "" {
 		return rec, err
 	}
-	on, err := r.pool.Client.Resume(ctx, rec.ID, &control.Message{ID: jobs.NewID(), Verb: control.Prompt, By: "cli", Text: comment})
+	on, err := r.pool.Client.Resume(ctx, operation.ResumeRequest{ID: rec.ID, Prompt: &control.Message{ID: jobs.NewID(), Verb: control.Prompt, By: "cli", Text: comment}})
 	if err != nil {
 		return rec, cli.Fail(cli.ExitFailure, "submit another job with what is to change", "job %s is rejected, but its agent does not go on: %w", rec.ID, err)
 	}

@@ -155,7 +155,7 @@ func resume(ctx context.Context, c *client.Client, id string, r *http.Request) (
 	if said := text(r, "text"); said != "" {
 		prompt = &control.Message{Verb: control.Prompt, Text: said}
 	}
-	_, err := c.Resume(ctx, id, prompt)
+	_, err := c.Resume(ctx, operation.ResumeRequest{ID: id, Prompt: prompt})
 	return "", err
 }
 

@@ -1,0 +1,57 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/penstock-run/penstock/jobs"
+)
+
+// WantPullRequest has the record of a finished job say that a pull request is wanted of its
+// result, or wanted again where the forge has refused it. One that is open stays. The error is
+// [jobs.ErrFenced] where the job has another attempt than rec meanwhile.
+func WantPullRequest(ctx context.Context, q *Queue, rec jobs.Record) (jobs.Record, error) {
+	return amend(ctx, q, rec, func(now *jobs.Record) bool {
+		if now.PullRequest != nil && (now.PullDue() || now.PullRequest.State == jobs.PullOpen) {
+			return false
+		}
+		now.PullRequest = &jobs.PullRequest{State: jobs.PullWanted}
+		return true
+	})
+}
+
+// SetPullRequest writes what has become of the pull request of a finished job, unless the
+// job has another attempt than rec meanwhile: then it returns [jobs.ErrFenced].
+func SetPullRequest(ctx context.Context, q *Queue, rec jobs.Record, pr jobs.PullRequest) error {
+	_, err := amend(ctx, q, rec, func(now *jobs.Record) bool { now.PullRequest = &pr; return true })
+	return err
+}
+
+// Raise has a finished job be allowed to spend more, unless it has another attempt than rec
+// meanwhile: then it returns [jobs.ErrFenced].
+func Raise(ctx context.Context, q *Queue, rec jobs.Record, more jobs.Allowance) (jobs.Record, error) {
+	return amend(ctx, q, rec, func(now *jobs.Record) bool {
+		now.Raised = jobs.Allowance{USD: max(now.Raised.USD, more.USD), Tokens: max(now.Raised.Tokens, more.Tokens)}
+		return true
+	})
+}
+
+// amend changes what stands beside the state of a finished job, if it has the attempt that rec
+// has. Nothing is written where change returns false.
+func amend(ctx context.Context, q *Queue, rec jobs.Record, change func(*jobs.Record) bool) (jobs.Record, error) {
+	for {
+		e, err := q.Read(ctx, rec.ID)
+		if err == nil && (e.State != jobs.Finished || e.Epoch != rec.Epoch) {
+			err = fmt.Errorf("job %s: %w", rec.ID, jobs.ErrFenced)
+		}
+		if err != nil {
+			return rec, err
+		}
+		if !change(&e.Record) {
+			return e.Record, nil
+		}
+		if e, err = q.put(ctx, e); !isConflict(err) {
+			return e.Record, err
+		}
+	}
+}
