@@ -142,7 +142,7 @@ func TestAnInteractiveAgentIsLetGo(t *testing.T) {
 func TestWhatAnAgentCannotHear(t *testing.T) {
 	t.Parallel()
 	f := newField(t)
-	job := f.job("echo begun; echo mine >new; exec sleep 60")
+	job := f.job("echo mine >new; echo begun; exec sleep 60")
 	stop := f.work()
 	defer stop()
 	id := f.submit(job).ID
