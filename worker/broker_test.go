@@ -26,7 +26,7 @@ func TestABrokerThatIsAwayForLongerThanTheLease(t *testing.T) {
 	f.cfg.Hooks.Released = func(rec jobs.Record) { released = append(released, rec) }
 	f.cfg.Slots = 1 // no other worker takes the job over first
 	stop := f.work()
-	rec := f.submit(f.job(`echo begun; [ $PENSTOCK_ATTEMPT = 2 ] && exit; trap "" TERM INT HUP; while :; do sleep 0.1; done`))
+	rec := f.submit(f.job(`trap "" TERM INT HUP; echo begun; [ $PENSTOCK_ATTEMPT = 2 ] && exit; while :; do sleep 0.1; done`))
 	f.runs(rec.ID)
 	if len(processesOf(rec.ID)) == 0 {
 		t.Fatal("the agent's processes cannot be found, so neither can their absence")
