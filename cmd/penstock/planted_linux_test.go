@@ -138,7 +138,7 @@ func (p *planted) levels(pool *program) {
 		signal syscall.Signal
 		said   string
 	}{
-		{syscall.SIGHUP, `"log_level":"error","needs_restart":["retention.jobs","server"]`},
+		{syscall.SIGHUP, `"log_level":"error","keys_added":0,"keys_removed":0,"needs_restart":["retention.jobs","server"]`},
 		{syscall.SIGUSR1, `"msg":"log level changed","component":"service","log_level":"debug"`},
 		{syscall.SIGUSR2, `"msg":"log level changed","component":"service","log_level":"error"`},
 		{syscall.SIGUSR1, `"log_level":"debug"`},
