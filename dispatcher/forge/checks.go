@@ -23,6 +23,14 @@ type Check struct {
 	Page    string // where people read more; empty: nowhere
 }
 
+// verdict is what forges call the outcome; of a failure each has its own word.
+func (c Check) verdict(failed string) string {
+	if c.Passed {
+		return "success"
+	}
+	return failed
+}
+
 // forChecks is what an App's token for check runs may do.
 var forChecks = use{" checks", github.InstallationPermissions{Checks: new("write")}}
 
@@ -36,10 +44,7 @@ func (g *gitHub) Check(ctx context.Context, c Check) error {
 	if c.Page != "" {
 		page = &c.Page
 	}
-	verdict := "failure"
-	if c.Passed {
-		verdict = "success"
-	}
+	verdict := c.verdict("failure")
 	if g.app == nil {
 		_, _, err := by.Repositories.CreateStatus(ctx, owner, name, c.Commit, github.RepoStatus{State: &verdict, Context: new(CheckName), Description: &c.Summary, TargetURL: page})
 		return g.failed(c.Repo, err)
@@ -62,10 +67,7 @@ func (g *gitHub) Check(ctx context.Context, c Check) error {
 
 // Check is that of [Forge]. GitLab refuses a status that a commit has already.
 func (g *gitLab) Check(ctx context.Context, c Check) error {
-	state := "failed"
-	if c.Passed {
-		state = "success"
-	}
+	state := c.verdict("failed")
 	var list []struct {
 		Status string `json:"status"`
 	}
@@ -80,11 +82,7 @@ func (g *gitLab) Check(ctx context.Context, c Check) error {
 
 // Check is that of [Forge].
 func (g *gitea) Check(ctx context.Context, c Check) error {
-	state := "failure"
-	if c.Passed {
-		state = "success"
-	}
-	return g.call(ctx, ask{method: http.MethodPost, path: "/repos/" + c.Repo + "/statuses/" + c.Commit, body: status("context", state, c)}, nil)
+	return g.call(ctx, ask{method: http.MethodPost, path: "/repos/" + c.Repo + "/statuses/" + c.Commit, body: status("context", c.verdict("failure"), c)}, nil)
 }
 
 // status is the body of a request for a status, whose name is in a field.

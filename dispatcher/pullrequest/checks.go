@@ -11,9 +11,9 @@ import (
 )
 
 // showChecks shows beside the commit that an attempt has delivered what its checks have found,
-// for the forge's own rules about what may be merged. Where the forge does not take that, the
+// for the forge's own rules about what may be merged. The text is about them. Where the forge does not take that, the
 // message says so.
-func (l *line) showChecks(ctx context.Context, rec jobs.Record, res jobs.Result, repo string) (message string, err error) {
+func (l *line) showChecks(ctx context.Context, rec jobs.Record, res jobs.Result, text string) (message string, err error) {
 	if len(res.Checks) == 0 {
 		return "", nil
 	}
@@ -22,14 +22,11 @@ func (l *line) showChecks(ctx context.Context, rec jobs.Record, res jobs.Result,
 	if err != nil || commit == "" {
 		return "", err
 	}
-	var text strings.Builder
-	if err := l.of.writeChecks(ctx, &text, rec, res); err != nil {
-		return "", err
-	}
+	repo, _ := l.forge.Repository(rec.Repo)
 	failed := slices.DeleteFunc(slices.Clone(res.Checks), func(c jobs.Check) bool { return c.Exit == 0 })
 	return accepted("without its checks", l.forge.Check(ctx, forge.Check{
 		Repo: repo, Commit: commit, ID: fmt.Sprintf("%s/%d", rec.ID, rec.Epoch), Passed: len(failed) == 0,
 		Summary: fmt.Sprintf("%d of %d checks passed in the pool", len(res.Checks)-len(failed), len(res.Checks)),
-		Text:    strings.TrimSpace(text.String()), Page: l.of.sessionPage(rec.ID),
+		Text:    strings.TrimSpace(text), Page: l.of.sessionPage(rec.ID),
 	}))
 }

@@ -341,7 +341,7 @@ func (l *line) deliver(ctx context.Context, rec jobs.Record) error {
 		}
 		notes = append(notes, decorated, announced)
 	}
-	shown, err := l.showChecks(ctx, rec, res, repo)
+	shown, err := l.showChecks(ctx, rec, res, text.checks)
 	if err != nil {
 		return err
 	}

@@ -32,7 +32,10 @@ const (
 )
 
 // A text is what a pull request says.
-type text struct{ title, body string }
+type text struct {
+	title, body string
+	checks      string // the part of the body about the checks
+}
 
 // compose writes the text for what an attempt has made. All that the agent, the submitter
 // or the programs of the repository wrote stands in blocks of code, where a forge
@@ -58,9 +61,11 @@ func (l *line) compose(ctx context.Context, rec jobs.Record, res jobs.Result, jo
 	if job.Issue != nil && (isPage(job.Issue.URL) || o.has(rec, job.Issue.URL)) {
 		fmt.Fprintf(&b, "\nIssue: %s\n", job.Issue.URL)
 	}
-	if err := o.writeChecks(ctx, &b, rec, res); err != nil {
+	var checks strings.Builder
+	if err := o.writeChecks(ctx, &checks, rec, res); err != nil {
 		return text{}, err
 	}
+	b.WriteString(checks.String())
 	if err := l.writeOverlaps(ctx, &b, rec, res); err != nil {
 		return text{}, err
 	}
@@ -68,7 +73,7 @@ func (l *line) compose(ctx context.Context, rec jobs.Record, res jobs.Result, jo
 		return text{}, err
 	}
 	b.WriteString("\n" + mark.End)
-	return text{shorten(title, maxTitle), b.String()}, nil
+	return text{shorten(title, maxTitle), b.String(), checks.String()}, nil
 }
 
 // writeChecks writes the checks with the ends of their outputs, as the worker saw them.

@@ -173,9 +173,9 @@ func (a Asked) Denied() bool {
 	case a.Type != "permission":
 		return false
 	}
-	asks := a.List()[0]
-	said := a.Said()[asks.Question]
-	return slices.ContainsFunc(asks.Options, func(o control.Option) bool { return o.Label == said && o.Refuses() })
+	asked := a.List()[0]
+	i, err := a.Answer.Answer().Chosen(asked)
+	return err == nil && i >= 0 && asked.Options[i].Refuses()
 }
 
 // Said returns the answer of each question of an ask that was answered. One
