@@ -48,7 +48,7 @@ func TestAScreenshotIsSent(t *testing.T) {
 	f.serve()
 	w := f.worker("--slots", "1")
 	k := talk{f, strings.TrimSpace(f.run("submit", "LOOK", "--agent", "claude", "--interactive", "--repo", f.repo, "-o", "id"))}
-	k.seen(jobs.TurnEnded, 1)
+	k.seen(jobs.CapsuleStored, 1) // from which the next attempt goes on
 	f.run("send", k.id, "wait for it")
 	k.before(model, 1) // else the next attempt's request were the first, and would hang
 

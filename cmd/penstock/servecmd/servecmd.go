@@ -109,8 +109,9 @@ func serve(ctx context.Context, shell cli.Shell) error {
 	}
 	p.Answer(ctx)
 	services := []func(context.Context) error{p.Answering, p.Dispatcher.Run}
+	ready := func() { sayWhere(shell, p, web, admin) }
 	if shell.Config.Serve.Slots > 0 {
-		w, err := localworker.New(ctx, shell, p, shell.Config.Serve.Slots, monitor.Hooks())
+		w, err := localworker.New(ctx, shell, p, shell.Config.Serve.Slots, monitor.Hooks().WhenPresent(ready))
 		if err != nil {
 			return errors.Join(err, p.Close())
 		}
@@ -125,7 +126,9 @@ func serve(ctx context.Context, shell cli.Shell) error {
 		services = append(services, service)
 	}
 	services = append(services, reloader.Service(p))
-	sayWhere(shell, p, web, admin)
+	if shell.Config.Serve.Slots == 0 {
+		ready()
+	}
 	return monitor.Run(ctx, p, admin, services...)
 }
 

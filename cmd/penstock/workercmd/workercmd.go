@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -84,8 +82,7 @@ func work(ctx context.Context, shell cli.Shell) error {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	name := workerparts.Name(shell.Config)
-	hooks := monitor.Hooks()
-	hooks.Worker.Present = firstly(hooks.Worker.Present, func() {
+	hooks := monitor.Hooks().WhenPresent(func() {
 		daemon.Ready(shell, admin, servicelog.Notice{
 			Text: fmt.Sprintf("worker %s with %d slots on %s", name, n, p.Broker()), Message: "claiming jobs",
 			Attrs: []slog.Attr{slog.String("worker", name), slog.Int("slots", n), slog.String("broker", p.Broker()), slog.String("data", shell.Config.Data)},
@@ -102,14 +99,4 @@ func work(ctx context.Context, shell cli.Shell) error {
 		return w.Run(ctx)
 	}
 	return errors.Join(monitor.Run(ctx, p, admin, run, reloader.Service(p)), pool.Refused(ctx))
-}
-
-// firstly returns a hook that calls ready when it is called first: a worker that says it is
-// ready is known to the pool, so the next command finds it.
-func firstly(present func(time.Time), ready func()) func(time.Time) {
-	var once sync.Once
-	return func(at time.Time) {
-		present(at)
-		once.Do(ready)
-	}
 }
