@@ -63,6 +63,7 @@ const (
 	SalvageStored     Kind = "salvage.stored"
 	CapsuleStored     Kind = "capsule.stored"
 	SessionContinued  Kind = "session.continued"
+	OverlapFound      Kind = "overlap.found"
 	BudgetWarned      Kind = "budget.warned"
 	BudgetSpent       Kind = "budget.exceeded"
 )

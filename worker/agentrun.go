@@ -100,6 +100,7 @@ func (r *agentRuns) runAgent(ctx context.Context, start *confine.Start, run *age
 		return err
 	}
 	defer r.of.cleanup.release("jail", func() error { return p.Close(context.WithoutCancel(ctx)) })
+	defer r.of.touched.Watch(ctx, r.space)()
 	listeners := start.Listeners(p)
 	exit, errs := run.Wait(ctx, p, agentrun.Attached{Stdin: stdin, Output: out, Model: listeners.Model, Inside: listeners.Inside})
 	err = run.Verdict(ctx, r.in.Reached("the agent", exit), exit, errs...)

@@ -91,7 +91,8 @@ func TestErrorsOfAModelAPI(t *testing.T) {
 				job := jobs.Job{Prompt: "MEET " + e.name + ".", Repo: jobs.Repo{URL: f.repo}, Agent: meets.agent}
 				job.IdleTimeout, job.Retry.MaxAttempts = jobs.Duration(e.silent), 1
 				if job.Agent.Interactive {
-					job.IdleTimeout, f.cfg.Slots = jobs.Duration(20*second), len(apiErrors) // it is kept after its turn
+					// It is kept after its turn, so all run at once, and each takes long to begin.
+					job.IdleTimeout, f.cfg.Slots = jobs.Duration(45*second), len(apiErrors)
 				}
 				job.Timeout, job.Env = jobs.Duration(3*time.Minute), map[string]string{"CLAUDE_CODE_MAX_RETRIES": "2"}
 				ids = append(ids, f.submit(job).ID)

@@ -182,6 +182,7 @@ func (a *attempt) conclude(ctx context.Context, space *workspace.Workspace, err 
 	began := time.Now()
 	change, collected := a.of.out.Collect(ctx, space)
 	a.of.times.took("collect", began)
+	a.of.touched.Patch(ctx, space.Base(), change.Patch)
 	if err == nil {
 		err = collected
 	}

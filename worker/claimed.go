@@ -10,6 +10,7 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/event"
+	"github.com/penstock-run/penstock/jobs/overlap"
 	"github.com/penstock-run/penstock/jobs/queue"
 	"github.com/penstock-run/penstock/jobs/session"
 	"github.com/penstock-run/penstock/worker/inside"
@@ -19,6 +20,7 @@ import (
 	"github.com/penstock-run/penstock/worker/internal/outcome"
 	"github.com/penstock-run/penstock/worker/internal/recorder"
 	"github.com/penstock-run/penstock/worker/internal/redact"
+	"github.com/penstock-run/penstock/worker/internal/touched"
 	"github.com/penstock-run/penstock/worker/internal/verdict"
 )
 
@@ -43,6 +45,7 @@ type claimed struct {
 	salvages     outcome.Salvages           // those of earlier attempts
 	refused      *jails.Refusals            // what the attempt's jails wanted and did not get
 	jails        *jails.Set
+	touched      *touched.Teller // which files the agent has changed
 	times        stopwatch
 	cleanup      cleanup
 }
@@ -80,6 +83,7 @@ func newClaimed(cfg *Config, claim *queue.Claim, log *slog.Logger, end context.C
 		Store: cfg.Store, Log: c.log, Job: c.job, Record: rec, Epoch: claim.Epoch(), Worker: cfg.Name, Lost: claim.Previous() != nil,
 		Secrets: c.secrets, Tell: c.events.Put, Assert: claim.Assert,
 	})
+	c.touched = &touched.Teller{Store: overlap.Of(cfg.Queue.Workers()), Record: rec, Clean: c.clean, Log: c.log}
 	return c, missing
 }
 

@@ -288,6 +288,8 @@ var hostile = []struct {
 	{"take a permit of a cap", "$KV.ps_permits.x", forViewer | forSubmitter, "{}"},
 	{"write an artifact", "$O.ps_artifacts.C.x", forViewer | forSubmitter, "x"},
 	{"pretend to be a worker", "$KV.ps_workers.x", forViewer | forSubmitter, "{}"},
+	{"pretend that a job has changed files", "$KV.ps_workers.touched.x", forViewer | forSubmitter, "{}"},
+	{"say that jobs change the same files", "$KV.ps_workers.overlap.x.y", forAll, "{}"},
 	{"ask a worker to drain", "$KV.ps_workers.x.drain", forAll, "{}"},
 	{"ask a worker to drain by request", "penstock.v1.api.worker-drain", forAll, `{"name":"x"}`},
 	{"resume a worker", "penstock.v1.api.worker-resume", forAll, `{"name":"x"}`},

@@ -188,6 +188,7 @@ func worker(names subject.Names) []Share {
 		Share{Subject: "$JS.ACK.*." + subject.Consumer + ".>"},
 		Share{Subject: subject.Key(subject.Jobs, "*.*")},
 		Share{Subject: subject.Key(subject.Workers, "*")},
+		Share{Subject: subject.Touched("*")},
 		Share{Subject: subject.Key(subject.Permits, "*")},
 		Share{Subject: subject.Key(subject.Results, "*.*.result")},
 		Share{Subject: subject.Key(subject.Results, "*.*.salvage")},

@@ -87,6 +87,10 @@ type Budget struct {
 	LimitTokens int64   `json:"limit_tokens,omitempty" jsonschema:"The job's budget in tokens; 0 is no limit."`
 }
 
+// OverlapFound says that another job changes the same files. It is told again when there are
+// more of them.
+type OverlapFound jobs.Overlap
+
 // BudgetWarned says that most of the job's budget is spent, or of one that it shares.
 type BudgetWarned Budget
 

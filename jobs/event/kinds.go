@@ -27,6 +27,7 @@ func (HangEnded) EventKind() jobs.Kind         { return jobs.HangEnded }
 func (SalvageStored) EventKind() jobs.Kind     { return jobs.SalvageStored }
 func (CapsuleStored) EventKind() jobs.Kind     { return jobs.CapsuleStored }
 func (SessionContinued) EventKind() jobs.Kind  { return jobs.SessionContinued }
+func (OverlapFound) EventKind() jobs.Kind      { return jobs.OverlapFound }
 func (BudgetWarned) EventKind() jobs.Kind      { return jobs.BudgetWarned }
 func (BudgetExceeded) EventKind() jobs.Kind    { return jobs.BudgetSpent }
 func (Milestone) EventKind() jobs.Kind         { return jobs.Milestone }

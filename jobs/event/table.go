@@ -75,6 +75,7 @@ var table = []Row{
 	row[SalvageStored](Worker, "What an attempt that did not end well had changed is kept."),
 	row[CapsuleStored](Worker, "The conversation can go on from here on any worker."),
 	row[SessionContinued](Worker, "What the agent goes on with: an earlier conversation, a copy of one, or nothing."),
+	row[OverlapFound](Dispatcher, "Another job of the repository changes the same files, as seen while they run."),
 	row[BudgetWarned](Worker, "Most of the job's budget is spent, or of one that it shares: four fifths."),
 	row[BudgetExceeded](Worker, "The job's budget is spent, or one that it shares."),
 	row[Milestone](Jail, "A program of the jail reports what was reached."),

@@ -70,16 +70,18 @@ func (p Workers) Leave(ctx context.Context, worker string) error {
 func (p Workers) List(ctx context.Context) ([]why.Worker, error) {
 	var list []why.Worker
 	requests := map[string]why.DrainRequest{} // by where the worker says that it lives
-	for m, err := range p.Conn.Scan(ctx, wire.Range{Stream: subject.KVStream(subject.Workers), Subject: subject.Key(subject.Workers, ">")}) {
-		if err != nil {
-			return nil, fmt.Errorf("list workers: %w", err)
-		}
-		if key, ok := strings.CutSuffix(m.Subject, drainSuffix); ok {
-			if r, ok := decodeDrain(m); ok {
-				requests[key] = r
+	for _, keys := range []string{"*", "*" + drainSuffix} {
+		for m, err := range p.Conn.Scan(ctx, wire.Range{Stream: subject.KVStream(subject.Workers), Subject: subject.Key(subject.Workers, keys)}) {
+			if err != nil {
+				return nil, fmt.Errorf("list workers: %w", err)
 			}
-		} else if w, ok := decodeWorker(m); ok {
-			list = append(list, w)
+			if key, ok := strings.CutSuffix(m.Subject, drainSuffix); ok {
+				if r, ok := decodeDrain(m); ok {
+					requests[key] = r
+				}
+			} else if w, ok := decodeWorker(m); ok {
+				list = append(list, w)
+			}
 		}
 	}
 	for i, w := range list {

@@ -149,6 +149,9 @@ func (p *Purger) job(ctx context.Context, rec jobs.Record) (removed int, err err
 		{Stream: subject.Schedules, Subject: p.names.Sched("*", rec.ID)},
 		{Stream: subject.Schedules, Subject: p.names.Due("*", "*", "*", rec.ID)},
 		{Stream: subject.KVStream(subject.Specs), Subject: subject.Key(subject.Specs, rec.ID)},
+		{Stream: subject.KVStream(subject.Workers), Subject: subject.Touched(rec.ID)},
+		{Stream: subject.KVStream(subject.Workers), Subject: subject.Overlap(rec.ID, "*")},
+		{Stream: subject.KVStream(subject.Workers), Subject: subject.Overlap("*", rec.ID)},
 	}
 	if rec.Class != "" { // the record is there
 		places = append(places, wire.Range{Stream: subject.QueueStream(rec.Class, rec.Lane), Subject: p.names.Queue(rec.Class, rec.Lane, "*", rec.ID)})

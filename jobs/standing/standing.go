@@ -17,6 +17,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/internal/lane"
 	"github.com/penstock-run/penstock/jobs/internal/subject"
 	"github.com/penstock-run/penstock/jobs/internal/wire"
+	"github.com/penstock-run/penstock/jobs/overlap"
 	"github.com/penstock-run/penstock/jobs/permit"
 	"github.com/penstock-run/penstock/jobs/presence"
 	"github.com/penstock-run/penstock/jobs/record"
@@ -71,6 +72,12 @@ func (s Standings) Why(ctx context.Context, id string, open Unfinished) (why.Sta
 
 func (s Standings) facts(ctx context.Context, e record.Entry, open Unfinished) (why.Facts, error) {
 	f := why.Facts{Record: e.Record, Written: e.At}
+	if e.Attempt > 0 && e.Repo != "" {
+		var err error
+		if f.Overlaps, err = overlap.Of(s.Workers).Found(ctx, e.ID); err != nil {
+			return f, err
+		}
+	}
 	if e.State == jobs.Finished {
 		return f, nil
 	}

@@ -76,6 +76,8 @@ func poolSummary(payload event.Payload) string {
 		return parked(d)
 	case event.SessionContinued:
 		return continued(d)
+	case event.OverlapFound:
+		return jobs.Overlap(d).String()
 	case event.WorkspaceProgress:
 		return fmt.Sprintf("%s: %s %d%% (%d/%d), %.0fs", d.Step, d.Phase, d.Percent, d.Done, d.Total, d.Seconds)
 	case event.SetupEnded:

@@ -73,6 +73,8 @@ type Facts struct {
 	Caps                 []Cap    // that bound it
 	// Open are the jobs that it waits for.
 	Open []jobs.Record
+	// Overlaps are the jobs that change the same files.
+	Overlaps []jobs.Overlap
 }
 
 // A Cap says how many jobs run that a cap counts, and how many that could be
@@ -98,12 +100,14 @@ type Standing struct {
 	Worker     string     `json:"worker,omitempty" jsonschema:"The worker that holds the job."`
 	Position   int        `json:"position,omitempty" jsonschema:"Its position in the queue, from 1."` // in its queue, from 1
 	Slots      int        `json:"slots,omitempty" jsonschema:"How many slots serve the queue."`       // that serve the queue
-	Free       int        `json:"free,omitempty" jsonschema:"How many of these are free."`            // of these
+	// Overlaps keep the job from nothing, but whoever asks about a job that runs should know.
+	Overlaps []jobs.Overlap `json:"overlaps,omitempty" jsonschema:"Jobs of the same repository that change the same files, as seen while they run; at most twenty."`
+	Free     int            `json:"free,omitempty" jsonschema:"How many of these are free."` // of these
 }
 
 // Of says what keeps a job where it is.
 func Of(f Facts) Standing {
-	s := Standing{Job: f.Record.ID, State: f.Record.State}
+	s := Standing{Job: f.Record.ID, State: f.Record.State, Overlaps: f.Overlaps}
 	switch f.Record.State {
 	case jobs.Finished:
 		return f.finished(s)

@@ -24,6 +24,7 @@ import (
 	"github.com/penstock-run/penstock/dispatcher/api"
 	"github.com/penstock-run/penstock/dispatcher/deliver"
 	"github.com/penstock-run/penstock/dispatcher/natsd"
+	"github.com/penstock-run/penstock/dispatcher/overlaps"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/artifact"
 	"github.com/penstock-run/penstock/jobs/audit"
@@ -31,6 +32,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/client"
 	"github.com/penstock-run/penstock/jobs/feed"
 	"github.com/penstock-run/penstock/jobs/operation"
+	"github.com/penstock-run/penstock/jobs/overlap"
 	"github.com/penstock-run/penstock/jobs/purge"
 	"github.com/penstock-run/penstock/jobs/queue"
 	"github.com/penstock-run/penstock/jobs/quota"
@@ -277,6 +279,7 @@ func dispatch(p *Pool, shell cli.Shell, hooks Hooks) error {
 		admit = nil // which costs nothing
 	}
 	pulls, opens := pullRequests(p, cfg, log)
+	beside := overlaps.New(overlaps.Config{Store: overlap.Of(p.Queue.Workers()), Record: p.Queue.Get, Append: p.Log.Append, Logger: log})
 	hooks.Dispatcher.Changed = func(c record.Change) {
 		keeper.Note(c)
 		door.Note(c)
@@ -291,7 +294,7 @@ func dispatch(p *Pool, shell cli.Shell, hooks Hooks) error {
 	}
 	p.Dispatcher = dispatcher.New(dispatcher.Config{
 		Queue: p.Queue, Log: p.Log, Store: p.Store, Able: workerparts.Able(cfg), PullRequests: opens, Caps: caps, Budgets: budgets, Admit: admit, MaxDepth: cfg.Serve.MaxDepth,
-		Duties: []func(context.Context){sending.Run, keeper.Run, door.Run, pulls.Run}, Logger: log, Hooks: hooks.Dispatcher,
+		Duties: []func(context.Context){sending.Run, keeper.Run, door.Run, pulls.Run, beside.Run}, Logger: log, Hooks: hooks.Dispatcher,
 	})
 	p.API = api.New(api.Config{
 		Dispatcher: p.Dispatcher, Queue: p.Queue, Log: p.Log, Store: p.Store, Tokens: p.Tokens, Audit: p.Audit,

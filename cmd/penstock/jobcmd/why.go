@@ -60,6 +60,9 @@ func describeWhy(w *console.Writer, s why.Standing, now time.Time) error {
 		text += console.Sprintf("  for another:  %s\n", s.Until.Sub(now).Round(time.Second))
 	}
 	text += console.Sprintf("  to change it: %s\n", s.Change)
+	for _, other := range s.Overlaps {
+		text += console.Sprintf("  beside it:    %s\n", other.String())
+	}
 	_, err := io.WriteString(w, text)
 	return err
 }

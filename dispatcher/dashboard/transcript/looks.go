@@ -30,7 +30,7 @@ var looks = map[jobs.Kind]look{
 	jobs.JailStarted: line, jobs.JailViolation: notice, jobs.NetworkUsed: line,
 	jobs.SetupEnded: line, jobs.CheckStarted: rawOnly, jobs.CheckEnded: check, jobs.CheckReturned: line,
 	jobs.BranchDone: line, jobs.HangDetected: notice, jobs.HangEnded: line, jobs.SalvageStored: line, jobs.CapsuleStored: line,
-	jobs.SessionContinued: line, jobs.BudgetWarned: notice, jobs.BudgetSpent: notice,
+	jobs.SessionContinued: line, jobs.OverlapFound: notice, jobs.BudgetWarned: notice, jobs.BudgetSpent: notice,
 
 	jobs.Milestone: line, jobs.ArtifactStored: line, jobs.ResultSet: line,
 	jobs.TerminalCreated: line, jobs.TerminalAttached: line, jobs.TerminalOutput: rawOnly, jobs.TerminalExited: line,

@@ -31,7 +31,7 @@ const (
 	Jobs      = "ps_jobs"      // the record of each job: state, lease, outcome
 	Specs     = "ps_specs"     // the specification of each job
 	Keys      = "ps_keys"      // which job has a key
-	Workers   = "ps_workers"   // the workers that are there
+	Workers   = "ps_workers"   // the workers that are there, and which files jobs change
 	Settings  = "ps_config"    // pauses, caps, classes, and other settings of the pool
 	Leader    = "ps_leader"    // the dispatcher that leads
 	Permits   = "ps_permits"   // which jobs hold the permits of a cap
@@ -243,6 +243,13 @@ var (
 
 // Permit says: see LeaderKey.
 func Permit(hash string) string { return Key(Permits, hash) }
+
+// Touched is where a worker says which files a job has changed; the job may be a wildcard.
+func Touched(job string) string { return Key(Workers, "touched."+job) }
+
+// Overlap is where it is kept that a job changes files that another one changes; each may be a
+// wildcard.
+func Overlap(job, other string) string { return Key(Workers, "overlap."+job+"."+other) }
 
 // Timetabled is where a schedule is kept; its name may be a wildcard.
 func Timetabled(tenant, name string) string { return Key(Timetable, tenant+"."+name) }

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"io"
 	"os"
 
 	"github.com/penstock-run/penstock/worker/internal/disk"
@@ -50,6 +51,16 @@ func (d *Directory) Diff(ctx context.Context, before, after State) (Patch, error
 	}
 	p.Files, p.Notable = len(changes), notables(changes)
 	return p, nil
+}
+
+// Compare writes what differs between two states as a patch without lines around the changes. It
+// is for readers of what was changed: nothing shows that it applies, and what is binary is only
+// named. It ends with the error of out, if that takes no more.
+func (d *Directory) Compare(ctx context.Context, before, after State, out io.Writer) error {
+	if after.Tree == before.Tree {
+		return nil
+	}
+	return d.Repo.Pipe(ctx, nil, out, git.DiffTree("-p", "-U0", "--no-color", "--src-prefix=a/", "--dst-prefix=b/", before.Tree, after.Tree)...)
 }
 
 // verify applies the patch to its base, without writing files.
