@@ -152,7 +152,7 @@ func TestTheLeaderAnswersAsTheRecords(t *testing.T) {
 		}
 	}
 	// Without a leader it says the same of a job with a message.
-	if now, was := led["why"].(why.Standing), asks(t, c, records[200].ID)["why"].(why.Standing); now != was || now.Position < 2 {
+	if now, was := led["why"].(why.Standing), asks(t, c, records[200].ID)["why"].(why.Standing); !reflect.DeepEqual(now, was) || now.Position < 2 {
 		t.Errorf("why: the leader says\n%+v, the records\n%+v", now, was)
 	}
 }
