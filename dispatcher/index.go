@@ -116,7 +116,7 @@ func (b *index) schedule(ctx context.Context, rec jobs.Record) {
 func due(rec jobs.Record) time.Time {
 	wait := time.Until(*rec.NotBefore)
 	if rec.Attempt > 0 {
-		wait = min(wait, rec.Backoff())
+		wait = min(wait, rec.PutOff(time.Now())) // it was written just now
 	}
 	return time.Now().Add(wait)
 }

@@ -385,6 +385,10 @@ func TestABackOffIsDueThoughTheClockWasAhead(t *testing.T) {
 	if got := dispatcher.Due(rec); time.Until(got) > rec.Backoff() {
 		t.Errorf("a job that is tried again is due in %v, want %v", time.Until(got), rec.Backoff())
 	}
+	rec.Reason = jobs.QuotaWaiting
+	if got := dispatcher.Due(rec); time.Until(got) < 50*time.Minute {
+		t.Errorf("a job whose provider has named a time is due in %v, want an hour", time.Until(got))
+	}
 }
 
 // A broker that dies may lose the last messages of a lane. The leader makes them again as

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"maps"
+	"slices"
 	"time"
 )
 
@@ -365,6 +366,15 @@ func (r Record) Backoff() time.Duration {
 	sum := fnv.New32a()
 	fmt.Fprintf(sum, "%s %d", r.ID, r.Attempt)
 	return wait + time.Duration(sum.Sum32()%1000)*wait/4000
+}
+
+// PutOff is how long a delayed job whose record was written at a time waits at most, whatever the broker's clock is set to
+// since then: as long as the provider or a budget has named, for reasons of which they do, else for a back-off.
+func (r Record) PutOff(written time.Time) time.Duration {
+	if named := []Reason{QuotaWaiting, KeyRefused, BudgetWaiting, RateLimited}; r.NotBefore == nil || !slices.Contains(named, r.Reason) {
+		return r.Backoff()
+	}
+	return min(max(r.NotBefore.Sub(written), r.Backoff()), MaxRetryAfter)
 }
 
 // Result returns what the record alone says of a finished job: all there is

@@ -89,6 +89,28 @@ func TestAHandOverWaitsNoLongerThanADeath(t *testing.T) {
 	}
 }
 
+// A time that was named is waited for, up to a day, and a back-off is as long as it is, whatever time the record has.
+func TestPutOff(t *testing.T) {
+	now := time.Now()
+	for _, c := range []struct {
+		reason jobs.Reason
+		wait   time.Duration
+		want   time.Duration
+	}{
+		{jobs.QuotaWaiting, 2 * time.Hour, 2 * time.Hour}, {jobs.KeyRefused, time.Minute, time.Minute}, {jobs.BudgetWaiting, 48 * time.Hour, jobs.MaxRetryAfter},
+		{jobs.RateLimited, time.Hour, time.Hour}, {jobs.ModelUnavailable, time.Hour, 0}, {jobs.QuotaWaiting, -time.Hour, 0},
+	} {
+		at := now.Add(c.wait)
+		rec := jobs.Record{ID: "j", Attempt: 1, State: jobs.Delayed, Reason: c.reason, NotBefore: &at}
+		if c.want == 0 {
+			c.want = rec.Backoff()
+		}
+		if got := rec.PutOff(now); got != c.want {
+			t.Errorf("%s, %v: %v, want %v", c.reason, c.wait, got, c.want)
+		}
+	}
+}
+
 // Jobs that failed together come back apart, each no later than a quarter of
 // its wait.
 func TestBackoffSpreads(t *testing.T) {

@@ -122,6 +122,31 @@ func TestABackOffIsNoLongerThanItWasMeant(t *testing.T) {
 	}
 }
 
+// A wait that the provider has named is not cut short: the job is not taken for one whose back-off is long over.
+func TestAWaitThatWasNamedIsNotCutShort(t *testing.T) {
+	t.Parallel()
+	const lease = time.Second / 5
+	q := jobstest.Queue(t, jobstest.Start(t).Connect(), queue.Config{Lease: lease})
+	jobstest.Submit(t, q, jobstest.Job())
+	ctx := jobstest.Context(t)
+	end := jobs.QuotaWaiting.Ended("try again in two hours")
+	end.Wait = 2 * time.Hour
+	rec, err := jobstest.Claim(t, q, "w").Settle(ctx, end, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for limit := rec.Backoff() + 2*queue.Silence*lease; limit > 0; limit -= lease {
+		stranded, err := q.Stranded(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(stranded) > 0 {
+			t.Fatalf("it is to wait until %v, and moved on at %v", rec.NotBefore, time.Now())
+		}
+		time.Sleep(lease)
+	}
+}
+
 // A watcher of the records need not look for stranded jobs to know since when a
 // job has not moved.
 func TestAWatchKnowsSinceWhen(t *testing.T) {

@@ -85,7 +85,7 @@ func (c *Clock) Overlooked(entries []record.Entry, lease time.Duration) []record
 	for _, e := range entries {
 		limit := Silence * max(time.Duration(e.Lease), lease)
 		if e.State == jobs.Delayed {
-			limit += e.Backoff() // by two times of a clock it could be anything
+			limit += e.PutOff(e.At) // by a clock that is set meanwhile it could be anything
 		}
 		if since, ok := c.Sighted(e); ok && time.Since(since) > limit {
 			found = append(found, e)
