@@ -1,5 +1,6 @@
 // Package ratelimit keeps what the workers of a pool know together of the limits of model
-// APIs: until when a model may not be called with a key, and whether the key is refused.
+// APIs: until when a model may not be called with a key, whether the key is refused, and how often each worker
+// calls a model that the API throttles.
 //
 //	a worker hears "try again in two hours" ──▶ Put, by compare-and-set ──▶ broker ──▶ Get, by all others
 //
@@ -15,6 +16,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -31,9 +33,14 @@ const (
 	MostHold = 24 * time.Hour
 	// MaxModels bounds the models that are held at once.
 	MaxModels = 64
-	maxName   = 256
-	maxText   = 500
-	maxSize   = 64 << 10
+	// UseFor is how long a worker's use of a model counts after it was told.
+	UseFor = 30 * time.Second
+	// MaxUses bounds the uses that are kept. Workers beyond that go by what they hear themselves.
+	MaxUses = 256
+	mostUse = 1e6
+	maxName = 256
+	maxText = 500
+	maxSize = 64 << 10
 )
 
 // A State is what is known of one key of a model API.
@@ -45,6 +52,15 @@ type State struct {
 	// was last found out.
 	Refused *Refusal  `json:"refused,omitempty"`
 	Changed time.Time `json:"changed,omitzero"`
+	// Uses says how workers use models of which calls were refused, by model and worker.
+	Uses map[string]map[string]Use `json:"uses,omitempty"`
+}
+
+// A Use is how a worker uses a model.
+type Use struct {
+	Pace  float64   `json:"pace"`  // calls a second that may begin there
+	Calls int       `json:"calls"` // that wait there, or are under way
+	At    time.Time `json:"at"`
 }
 
 // A Refusal is why a key is not accepted.
@@ -62,7 +78,8 @@ func Name(api, key string) string {
 }
 
 // Merge returns what both states know together: the longer hold of each model, and the
-// newer of what they say about the key. Holds that are over are left out.
+// newer of what they say about the key and about each worker. Holds that are over are left out, and uses that are
+// too old.
 func (s State) Merge(other State, now time.Time) State {
 	sum := State{Key: s.Key, Refused: s.Refused, Changed: s.Changed}
 	if other.Changed.After(s.Changed) {
@@ -79,6 +96,34 @@ func (s State) Merge(other State, now time.Time) State {
 			sum.Holds[model] = until.UTC()
 		}
 	}
+	sum.Uses = mergeUses(s.Uses, other.Uses, now)
+	return sum
+}
+
+func mergeUses(a, b map[string]map[string]Use, now time.Time) map[string]map[string]Use {
+	var sum map[string]map[string]Use
+	kept := 0
+	for _, uses := range []map[string]map[string]Use{a, b} {
+		for model, of := range uses {
+			for worker, use := range of {
+				before, known := sum[model][worker]
+				if now.Sub(use.At) > UseFor || !use.At.After(before.At) || !known && kept >= MaxUses {
+					continue
+				}
+				if sum == nil {
+					sum = map[string]map[string]Use{}
+				}
+				if sum[model] == nil {
+					sum[model] = map[string]Use{}
+				}
+				if !known {
+					kept++
+				}
+				use.At = use.At.UTC()
+				sum[model][worker] = use
+			}
+		}
+	}
 	return sum
 }
 
@@ -92,7 +137,12 @@ func (s State) Equal(other State) bool {
 			return false
 		}
 	}
-	return s.Refused == nil || s.Refused.Tries == other.Refused.Tries && s.Refused.Retry.Equal(other.Refused.Retry)
+	same := maps.EqualFunc(s.Uses, other.Uses, func(a, b map[string]Use) bool { return maps.EqualFunc(a, b, Use.equal) })
+	return same && (s.Refused == nil || s.Refused.Tries == other.Refused.Tries && s.Refused.Retry.Equal(other.Refused.Retry))
+}
+
+func (u Use) equal(other Use) bool {
+	return u.Pace == other.Pace && u.Calls == other.Calls && u.At.Equal(other.At)
 }
 
 // check reports what cannot be believed of a state at a time.
@@ -109,6 +159,15 @@ func (s State) check(key string, now time.Time) error {
 	for model, until := range s.Holds {
 		if len(model) > maxName || until.After(latest) {
 			return fmt.Errorf("holds model %.100q until %v", model, until)
+		}
+	}
+	uses := 0
+	for model, of := range s.Uses {
+		for worker, u := range of {
+			// No number that is compared with NaN passes.
+			if uses++; uses > MaxUses || len(model) > maxName || len(worker) > maxName || !(u.Pace >= 0 && u.Pace <= mostUse) || u.Calls < 0 || u.Calls > mostUse || u.At.After(latest) {
+				return fmt.Errorf("has a use of model %.100q by %.100q: %+v", model, worker, u)
+			}
 		}
 	}
 	if r := s.Refused; r != nil && (len(r.Message) > maxText || r.Retry.After(latest) || r.Tries < 0 || strings.ContainsFunc(r.Message, func(c rune) bool { return c < ' ' })) {

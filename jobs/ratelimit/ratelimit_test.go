@@ -58,6 +58,37 @@ func TestWhatWorkersHaveHeardIsKept(t *testing.T) {
 	}
 }
 
+// How each worker uses a model is kept as it told last, for a while, and only so many are.
+func TestUsesOfWorkers(t *testing.T) {
+	t.Parallel()
+	now := time.Now().UTC()
+	uses := func(worker string, pace float64, at time.Time) ratelimit.State {
+		return ratelimit.State{Key: key, Uses: map[string]map[string]ratelimit.Use{"m": {worker: {Pace: pace, Calls: 3, At: at}}}}
+	}
+	s := uses("a", 1, now).Merge(uses("b", 2, now.Add(-ratelimit.UseFor/2)), now).Merge(uses("a", 3, now.Add(-time.Second)), now).Merge(uses("c", 4, now.Add(-2*ratelimit.UseFor)), now)
+	if of := s.Uses["m"]; len(of) != 2 || of["a"].Pace != 1 || of["b"].Pace != 2 {
+		t.Errorf("uses %+v", of)
+	}
+	if !s.Equal(s.Merge(s, now)) || s.Equal(s.Merge(uses("a", 1, now.Add(time.Second)), now)) {
+		t.Error("what is equal is taken for different, or the other way round")
+	}
+	if later := s.Merge(ratelimit.State{Key: key}, now.Add(ratelimit.UseFor)); len(later.Uses["m"]) != 1 {
+		t.Errorf("later %+v", later.Uses)
+	}
+	many := ratelimit.State{Key: key}
+	for n := range 2 * ratelimit.MaxUses {
+		many = many.Merge(uses(fmt.Sprint(n), 1, now), now)
+	}
+	store := open(t, jobstest.Start(t))
+	got, err := store.Put(t.Context(), many, now)
+	if err == nil {
+		got, err = store.Get(t.Context(), key, now)
+	}
+	if err != nil || len(got.Uses["m"]) != ratelimit.MaxUses {
+		t.Errorf("%d of many workers are kept, err %v", len(got.Uses["m"]), err)
+	}
+}
+
 // A state that makes no sense is as none, and the next change replaces it.
 func TestStatesThatAreNotBelieved(t *testing.T) {
 	t.Parallel()
@@ -80,13 +111,16 @@ func TestStatesThatAreNotBelieved(t *testing.T) {
 		"the future":  `{"key":"` + key + `","changed":"` + far + `"}`,
 		"an escape":   `{"key":"` + key + `","changed":"` + soon[:4] + `-01-01T00:00:00Z","refused":{"message":"\u001b[31m","retry":"` + soon + `"}}`,
 		"a late try":  `{"key":"` + key + `","refused":{"message":"x","retry":"` + far + `"}}`,
+		"no pace":     `{"key":"` + key + `","uses":{"m":{"w":{"pace":-1,"calls":1,"at":"` + now.Format(time.RFC3339) + `"}}}}`,
+		"many calls":  `{"key":"` + key + `","uses":{"m":{"w":{"pace":1,"calls":10000000,"at":"` + now.Format(time.RFC3339) + `"}}}}`,
+		"a later use": `{"key":"` + key + `","uses":{"m":{"w":{"pace":1,"calls":1,"at":"` + far + `"}}}}`,
 		"much":        `{"key":"` + key + `","holds":{"m":"` + soon + `"},"x":"` + strings.Repeat("x", 100_000) + `"}`,
 	} {
 		if _, err := js.Publish(subject.Permit(jobs.HashKey("ratelimit", key)), []byte(data)); err != nil {
 			t.Fatal(err)
 		}
 		got, err := store.Get(t.Context(), key, now)
-		if err != nil || len(got.Holds) != 0 || got.Refused != nil || got.Key != key {
+		if err != nil || len(got.Holds) != 0 || got.Refused != nil || len(got.Uses) != 0 || got.Key != key {
 			t.Errorf("%s: %+v, err %v", name, got, err)
 		}
 		if list, err := store.List(t.Context(), now); err != nil || len(list) != 0 {

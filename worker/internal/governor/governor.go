@@ -19,8 +19,12 @@ import (
 	"github.com/penstock-run/penstock/jobs/ratelimit"
 )
 
-// worthTelling is how long a hold is at least that other workers hear of.
-const worthTelling = 5 * time.Second
+// worthTelling is how long a hold is at least that other workers hear of, and tellUses how often they hear how
+// models are used.
+const (
+	worthTelling = 5 * time.Second
+	tellUses     = 10 * time.Second
+)
 
 // maxStagger bounds how much later than the first of them held sessions go on.
 const maxStagger = 10 * time.Minute
@@ -54,6 +58,8 @@ type Governor struct {
 	// news has a value while there is something to export.
 	news chan struct{}
 
+	self string // its name among the uses of the key
+
 	mu      *sync.Mutex       // of all governors of its set
 	key     Key               // but for its ID, guarded by mu
 	lines   map[string]*queue // by model; guarded by mu
@@ -61,6 +67,8 @@ type Governor struct {
 	staged  time.Time         // the time after which sessions go on; guarded by mu
 	stage   int               // how many go on then; guarded by mu
 	credit  float64           // of sessions that it gets before others do; guarded by mu
+	told    time.Time         // when its uses were last exported; guarded by mu
+	using   bool              // they had calls then; guarded by mu
 }
 
 // A queue is the calls of one model that wait.
@@ -206,13 +214,40 @@ func (g *Governor) Export() ratelimit.State {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	s := ratelimit.State{Key: g.key.ID, Refused: g.circuit.refused, Changed: g.circuit.changed}
-	now, mine := time.Now(), ratelimit.State{Key: g.key.ID, Holds: map[string]time.Time{}}
+	now, mine := time.Now(), ratelimit.State{Key: g.key.ID, Holds: map[string]time.Time{}, Uses: map[string]map[string]ratelimit.Use{}}
+	g.told, g.using = now, false
 	for model, q := range g.lines {
 		if until := q.line.Until(); until.Sub(now) >= worthTelling {
 			mine.Holds[model] = until
 		}
+		if use := q.use(now); use.Pace > 0 {
+			mine.Uses[model] = map[string]ratelimit.Use{g.self: use}
+			g.using = g.using || use.Calls > 0
+		}
 	}
 	return s.Merge(mine, now)
+}
+
+// use is how the model is used here; of a pace that is not needed only what is.
+func (q *queue) use(now time.Time) ratelimit.Use {
+	pace := q.line.pace()
+	if len(q.waiting) == 0 {
+		pace = min(pace, float64(q.line.recent(now))/window.Seconds())
+	}
+	return ratelimit.Use{Pace: pace, Calls: len(q.waiting) + q.line.running, At: now}
+}
+
+// Due reports whether it is time to tell other workers how often models are called here, of which calls were
+// refused: now and then while they are, and once when they are not any more.
+func (g *Governor) Due() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now, using := time.Now(), false
+	for _, q := range g.lines {
+		use := q.use(now)
+		using = using || use.Pace > 0 && use.Calls > 0
+	}
+	return g.using && !using || using && now.Sub(g.told) >= tellUses
 }
 
 // Import takes over what other workers know.
@@ -226,8 +261,27 @@ func (g *Governor) Import(s ratelimit.State) {
 			g.queue(model).line.Hold(now, until)
 		}
 	}
+	for model, uses := range s.Uses {
+		if q := g.lines[model]; q != nil {
+			q.share(g.self, uses, now)
+		}
+	}
 	for model, q := range g.lines {
 		g.admit(q, model)
+	}
+}
+
+// share moves the pace towards that with which calls wait as long here as with the other workers.
+func (q *queue) share(self string, uses map[string]ratelimit.Use, now time.Time) {
+	mine := q.use(now)
+	pace, calls := mine.Pace, mine.Calls
+	for worker, use := range uses {
+		if worker != self && now.Sub(use.At) <= ratelimit.UseFor {
+			pace, calls = pace+use.Pace, calls+use.Calls
+		}
+	}
+	if len(q.waiting) > 0 {
+		q.line.Tend(now, pace*float64(mine.Calls)/float64(calls))
 	}
 }
 

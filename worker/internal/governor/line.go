@@ -19,6 +19,11 @@ const (
 	// mostCut bounds what one refusal costs: it may be for the calls of other workers, and one
 	// with few calls that lost half each time would not come back.
 	mostCut = 0.85
+	// mostRow is how many refusals in a row reduce the rate. A worker with few calls of many may have to reduce it
+	// several times; where nothing is accepted at all, less says nothing.
+	mostRow = 8
+	// tendEvery is between two steps towards a share of what all workers have.
+	tendEvery = 4 * time.Second
 )
 
 // A Line is the way to one model with one key. It says when the next call may begin. It
@@ -27,7 +32,7 @@ const (
 // Two numbers adapt. Refusals for the rate reduce the calls a second: a little where
 // they were long accepted, else towards what was accepted since the refusal before. Overload halves the calls at once.
 // Both grow with each accepted call, slowly near to where they were refused. What the
-// headers of answers say is left bounds both.
+// headers of answers say is left bounds both. What other workers tell moves the first one, see [Line.Tend].
 type Line struct {
 	limit, threshold float64 // calls at once; up to threshold limit grows by one with each call
 	running          int
@@ -39,8 +44,10 @@ type Line struct {
 	begun, before   int       // calls that began in the present window, and in the one before
 	turned          time.Time // when the present window began
 
+	tended time.Time // when the pace last moved towards a share
+
 	until    time.Time // no call begins before
-	served   bool      // a call was accepted since the last refusal for the rate
+	row      int       // refusals for the rate since the last accepted call, of calls that came one after the other
 	failures int       // refusals since the last accepted call
 	changed  time.Time // when a number last fell
 	rooms    map[string]*room
@@ -111,6 +118,22 @@ func (l *Line) left(now time.Time) float64 {
 	return max(share, 0.01)
 }
 
+// Tend moves the pace a step towards a share of what all workers have together, if it is far from that. The steps up
+// are as large as those down, so that the sum stays: it is the answers that say how much there is.
+func (l *Line) Tend(now time.Time, share float64) {
+	pace := l.pace()
+	if pace == 0 || now.Sub(l.tended) < tendEvery {
+		return
+	}
+	l.tended = now
+	switch far := share / pace; {
+	case far > 1.25:
+		l.rate *= 1.15
+	case far < 0.8:
+		l.rate = max(l.rate/1.15, leastRate)
+	}
+}
+
 // Begin counts a call in. Waited: it could not begin when it came.
 func (l *Line) Begin(now time.Time, waited bool) {
 	if l.since.IsZero() {
@@ -155,7 +178,7 @@ func (l *Line) End(now, began time.Time, a Answer) {
 			l.limit, l.changed = l.threshold, now
 		}
 	case Served:
-		l.failures, l.served = 0, true
+		l.failures, l.row = 0, 0
 		if l.limit < l.threshold {
 			l.limit++
 		} else {
@@ -186,6 +209,7 @@ func (l *Line) slower(now, began time.Time) {
 		return // it began before the pace was changed, and says nothing of the new one
 	}
 	is, took := l.pace(), max(now.Sub(l.since), time.Millisecond)
+	l.row++
 	switch {
 	case is == 0:
 		l.rate = max(float64(l.recent(now))/max(min(took, window), time.Second).Seconds(), 1)
@@ -193,12 +217,12 @@ func (l *Line) slower(now, began time.Time) {
 		l.rate = 0.93 * is // it grew slowly, so it is not far beyond
 	case l.started >= fewCalls:
 		l.rate = min(max(float64(l.started)/took.Seconds(), mostCut*is), 0.93*is)
-	case l.served:
+	case l.row <= mostRow:
 		l.rate = mostCut * is
-	default: // another one in a row: the hold is what grows
+	default: // the hold is what grows: nothing may be accepted for another reason
 		l.rate = is
 	}
-	l.rate, l.served = max(l.rate, leastRate), false
+	l.rate = max(l.rate, leastRate)
 	l.started, l.waited, l.since, l.changed = 0, 0, now, now
 	// To wait longer than needed says nothing of the rate, and is not made up for.
 	l.since, l.next = later(now, l.until), later(l.next, l.until)

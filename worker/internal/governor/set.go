@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -40,7 +41,7 @@ func (s Set) Next(keys ...Key) Set {
 			continue
 		}
 		// Workers that start together do not all begin with the same key.
-		g := &Governor{key: key, mu: mu, news: make(chan struct{}, 1), lines: map[string]*queue{}, credit: rand.Float64() * key.Weight}
+		g := &Governor{self: strconv.FormatUint(rand.Uint64(), 36), key: key, mu: mu, news: make(chan struct{}, 1), lines: map[string]*queue{}, credit: rand.Float64() * key.Weight}
 		next = append(next, g)
 	}
 	return next

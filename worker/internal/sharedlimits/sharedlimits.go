@@ -120,7 +120,10 @@ func share(ctx context.Context, s Store, g *governor.Governor, watch func(gate.S
 			news = nil
 			quiet.Reset(least)
 		case <-tick.C:
-			if now := g.Standing(); now.Used {
+			switch now := g.Standing(); {
+			case g.Due():
+				publish(ctx, s, g)
+			case now.Used:
 				read(ctx, s, g)
 			}
 		}
@@ -141,7 +144,7 @@ func read(ctx context.Context, s Store, g *governor.Governor) {
 // have it, too.
 func publish(ctx context.Context, s Store, g *governor.Governor) {
 	mine := g.Export()
-	if len(mine.Holds) == 0 && mine.Changed.IsZero() {
+	if len(mine.Holds) == 0 && len(mine.Uses) == 0 && mine.Changed.IsZero() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)

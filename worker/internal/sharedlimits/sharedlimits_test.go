@@ -139,6 +139,62 @@ func TestWorkersHearOfEachOther(t *testing.T) {
 	})
 }
 
+// How often a model is called whose calls were refused, the others hear now and then while it is, and once when it is
+// not any more; of a model that takes all calls they hear nothing.
+func TestWorkersTellHowTheyUseAModel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, g := &board{}, open(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		var sharing sync.WaitGroup
+		sharing.Go(func() { Share(ctx, b, map[string]*gate.Gate{"anthropic": g}, nil) })
+		use := func() ratelimit.Use {
+			state, err := b.Get(ctx, g.Governors("")[0].ID(), time.Now())
+			if err != nil || len(state.Uses["m"]) > 1 {
+				t.Errorf("%+v, err %v", state, err)
+			}
+			for _, is := range state.Uses["m"] {
+				return is
+			}
+			return ratelimit.Use{}
+		}
+		call := func() governor.Pass {
+			pass, err := g.Governors("").Acquire(t.Context(), governor.Call{Model: "m", Arrived: time.Now(), Patience: time.Hour})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return pass
+		}
+		pass := call()
+		time.Sleep(time.Minute)
+		if n := b.written(); n != 0 {
+			t.Errorf("without a refusal it was told %d times", n)
+		}
+		pass.Done("m", governor.Answer{Kind: governor.Limited, Wait: time.Second})
+		for range 60 {
+			pass = call()
+			time.Sleep(time.Second)
+			pass.Done("m", governor.Answer{Kind: governor.Served})
+		}
+		if n, is := b.written(), use(); n < 4 || n > 7 || is.Calls != 1 || is.Pace < 0.5 || is.Pace > 1.5 {
+			t.Errorf("in a minute it was told %d times: %+v", n, is)
+		}
+		time.Sleep(10 * time.Second)
+		n := b.written()
+		if is := use(); is.Calls != 0 {
+			t.Errorf("afterwards: %+v", is)
+		}
+		time.Sleep(time.Minute)
+		if b.written() != n || use() != (ratelimit.Use{}) {
+			t.Errorf("a minute later it was told %d times more: %+v", b.written()-n, use())
+		}
+		cancel()
+		sharing.Wait()
+		if err := g.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // A key that comes later is shared as the first ones are; one that is removed does not look as if it were still refused.
 func TestKeysThatComeLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
