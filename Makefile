@@ -10,6 +10,10 @@ SOAK     ?= 60m
 JOBS     ?= 100000
 WORKERS  ?= 1000
 SLOTS    ?= 20
+AGENTS   ?= 100
+REAL     ?= 20
+RATE     ?= 5
+DURATION ?= 6m
 QUEUED   ?= 100000
 FINISHED ?= 100000
 # Tests that need more than Go (a jail, git, an agent) skip where it is absent;
@@ -41,10 +45,10 @@ TOOL      = $(GO) tool -modfile=deploy/tools/go.mod
 REPORT    = PENSTOCK_TEST_REQUIRE=$(REQUIRE) $(GO) run ./cmd/internal/repo/testreport
 
 .DEFAULT_GOAL := help
-.PHONY: help build packages release docs try-packages try-reboot try-release try-source images try-images try-compose try-kubernetes try-upgrade chart test race stress fuzz lint fmt generate tidy cross check dev demo bench bench-fleet bench-run bench-scale bench-peers soak
+.PHONY: help build packages release docs try-packages try-reboot try-release try-source images try-images try-compose try-kubernetes try-upgrade chart test race stress fuzz lint fmt generate tidy cross check dev demo bench bench-fleet bench-run bench-scale bench-peers bench-throttled soak
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 build: ## build bin/penstock
 	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/penstock ./cmd/penstock
@@ -72,6 +76,9 @@ bench-run: build ## take JOBS jobs through a pool with scripted workers, and fai
 
 bench-fleet: build ## keep WORKERS scripted workers with SLOTS slots each busy with jobs of 20 s, four for each worker (FLEET: more flags)
 	$(GO) run ./cmd/internal/fleet -program bin/penstock -workers $(WORKERS) -slots $(SLOTS) -jobs $$(($(WORKERS) * 4)) -open $$(($(WORKERS) * 4)) -work 20s -lease 60s $(FLEET)
+
+bench-throttled: build ## let AGENTS agents, REAL of them Claude Code, make calls for DURATION on an API that allows RATE a second, and fail if these are not used; writes bin/throttled.svg (THROTTLED: more flags)
+	$(GO) run ./cmd/internal/throttled -program bin/penstock -agents $(AGENTS) -real $(REAL) -rate $(RATE) -for $(DURATION) -quota 2m -plot bin/throttled.svg $(THROTTLED)
 
 bench-scale: ## measure the leader with many jobs: memory, and how long it is away when it is killed (QUEUED, FINISHED)
 	@PENSTOCK_BENCH_QUEUED=$(QUEUED) PENSTOCK_BENCH_FINISHED=$(FINISHED) deploy/tools/bench.sh Leader 1x ./cmd/penstock

@@ -36,6 +36,8 @@ type Graph struct {
 	Name   string
 	Unit   Unit
 	Values []float64
+	// Bound, if there is one, is drawn beside the values: what they may be at most.
+	Bound []float64
 }
 
 // The size of one graph of the plot, in pixels, and of the margin around it.
@@ -65,20 +67,32 @@ func (g Graph) draw(b *bytes.Buffer, at []time.Duration, run []int) {
 		return
 	}
 	last, most := at[len(at)-1], slices.Max(g.Values)
-	scale := most
+	top := most
+	if len(g.Bound) > 0 {
+		top = max(top, slices.Max(g.Bound))
+	}
+	scale := top
 	if scale <= 0 {
 		scale = 1
 	}
 	x := func(i int) float64 { return wide * float64(at[i]) / float64(last) }
 	fmt.Fprintf(b, `<text y="-8" fill="#1f2328">%s, up to %s</text>`+"\n", g.Name, g.Unit.Text(most))
 	fmt.Fprintf(b, `<rect width="%d" height="%d" fill="none" stroke="#d0d7de"/>`+"\n", wide, high)
-	var points []string
-	for i, v := range g.Values {
+	for i := range g.Values {
 		if i > 0 && run[i] != run[i-1] {
 			fmt.Fprintf(b, `<line x1="%.1f" x2="%.1f" y2="%d" stroke="#cf222e" stroke-dasharray="3 3"/>`+"\n", x(i), x(i), high)
 		}
-		points = append(points, fmt.Sprintf("%.1f,%.1f", x(i), high-high*v/scale))
 	}
-	fmt.Fprintf(b, `<polyline points="%s" fill="none" stroke="#0969da" stroke-width="1.2"/>`+"\n", strings.Join(points, " "))
+	line := func(values []float64, style string) {
+		var points []string
+		for i, v := range values {
+			points = append(points, fmt.Sprintf("%.1f,%.1f", x(i), high-high*v/scale))
+		}
+		fmt.Fprintf(b, `<polyline points="%s" fill="none" %s/>`+"\n", strings.Join(points, " "), style)
+	}
+	if len(g.Bound) > 0 {
+		line(g.Bound, `stroke="#57606a" stroke-dasharray="4 3"`)
+	}
+	line(g.Values, `stroke="#0969da" stroke-width="1.2"`)
 	fmt.Fprintf(b, `<text x="%d" y="%d" text-anchor="end" fill="#57606a">%.0f min</text>`+"\n", wide, high+15, last.Minutes())
 }

@@ -15,6 +15,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"strings"
 	"sync"
@@ -42,9 +43,10 @@ type Reply struct {
 	Text  string
 	Calls []Call
 
-	Status int    // not 0 or 200: an error
-	Error  string // the error's type, as "overloaded_error"
-	After  string // with an error, when to try again: the header retry-after
+	Status int         // not 0 or 200: an error
+	Error  string      // the error's type, as "overloaded_error"
+	After  string      // with an error, when to try again: the header retry-after
+	Header http.Header // more headers of the answer
 	Delay  time.Duration
 	Drop   bool // ends the connection within the answer
 	Hang   bool // never ends the answer
@@ -154,6 +156,7 @@ func (m *Model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case <-r.Context().Done():
 		return
 	}
+	maps.Copy(w.Header(), reply.Header)
 	if reply.Status != 0 && reply.Status != http.StatusOK {
 		if model != "" {
 			failGenerate(w, reply)
