@@ -64,7 +64,7 @@ func (f *field) unpacked(c jobs.Capsule) string {
 	f.must(err)
 	defer content.Close()
 	home := f.TempDir()
-	f.must(capsule.Conversation{Home: home, Files: ".claude/projects/*/{id}.jsonl", ID: "s"}.Unpack(content))
+	f.must(capsule.Conversation{Home: home, Files: capsule.Files{Paths: []capsule.Pattern{".claude/projects/*/{id}.jsonl"}}, ID: "s"}.Unpack(content))
 	data, err := os.ReadFile(filepath.Join(home, ".claude/projects/-workspace/s.jsonl"))
 	f.must(err)
 	return string(data)
@@ -147,7 +147,7 @@ func TestAnAttemptThatCannotResumeBeginsAnew(t *testing.T) {
 			file := filepath.Join(home, ".claude/projects/-workspace/s.jsonl")
 			f.must(os.MkdirAll(filepath.Dir(file), 0o755))
 			f.must(os.WriteFile(file, nil, 0o644))
-			f.must(capsule.Conversation{Home: home, Files: ".claude/projects/*/{id}.jsonl", ID: "s"}.Pack(packed, func(p []byte) []byte { return p }))
+			f.must(capsule.Conversation{Home: home, Files: capsule.Files{Paths: []capsule.Pattern{".claude/projects/*/{id}.jsonl"}}, ID: "s"}.Pack(packed, func(p []byte) []byte { return p }))
 			var err error
 			c.Home, err = f.eye.store.PutPart(f.Context(), c.Job, c.Epoch, bytes.NewReader(packed.Bytes()))
 			f.must(err)

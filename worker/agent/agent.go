@@ -4,6 +4,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/control"
 	"github.com/penstock-run/penstock/jobs/event"
+	"github.com/penstock-run/penstock/worker/capsule"
 )
 
 // An Adapter knows one coding agent.
@@ -28,11 +29,10 @@ type About struct {
 	// Brought: the program is not a known one but comes from the job, or from an agent
 	// that a settings file adds.
 	Brought bool
-	// Conversation names the files in the agent's home that hold a conversation, with
-	// "{id}" for the id that [Total] reports, and "{id8}" for the first eight characters of it:
-	// with these files alone another home can resume it. Their lines are JSON. Empty: they
+	// Conversation names the files in the agent's home that hold a conversation, whose id
+	// [Total] reports: with these files alone another home can resume it. The zero value: they
 	// are not known.
-	Conversation string
+	Conversation capsule.Files
 	// OneShot: an agent that takes more prompts while it runs takes them in interactive
 	// jobs only; in any other job its process takes one prompt and ends.
 	OneShot bool
@@ -112,6 +112,9 @@ type Launch struct {
 	// Replies answer what the agent asked before, in the conversation that Resume names
 	// or in another one.
 	Replies []control.Reply
+	// Asked is what was asked of the agent last, in the conversation that Resume names, for an
+	// agent that may not have kept it; empty: it has.
+	Asked string
 	// Mode says for what the agent asks permission, as a person has set it in an earlier
 	// process; empty: as it begins. A model that was set so is in Job.
 	Mode string

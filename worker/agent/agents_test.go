@@ -13,6 +13,7 @@ import (
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/agent/builtin"
 	"github.com/penstock-run/penstock/worker/agent/internal/adaptertest"
+	"github.com/penstock-run/penstock/worker/capsule"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -23,6 +24,11 @@ func TestUnknownAgent(t *testing.T) {
 	if !ok || unknown.Name != "clippy" || !slices.Contains(unknown.Known, "claude") || !slices.Contains(unknown.Known, "command") {
 		t.Errorf("got %v", err)
 	}
+}
+
+// keeps is an agent that keeps its conversation in these files.
+func keeps(files capsule.Files) agent.Custom {
+	return agent.Custom{Protocol: "acp", Command: []string{"/opt/mine"}, Conversation: files}
 }
 
 func TestCustomValidate(t *testing.T) {
@@ -44,6 +50,17 @@ func TestCustomValidate(t *testing.T) {
 		{"mine", "", agent.Custom{Protocol: "acp", Command: []string{"x", "acp"}, API: "anthropic", Auth: "key"}},
 		{"mine", "agents.mine.command", agent.Custom{Protocol: "acp"}},
 		{"mine", "agents.mine.auth", agent.Custom{Protocol: "claude", Auth: "key"}},
+		{"mine", "", keeps(capsule.Files{Paths: []capsule.Pattern{".mine/*/{id}.jsonl", ".mine/{id8}/**"}, Except: []capsule.Pattern{".mine/**"}})},
+		{"mine", "agents.mine.conversation", agent.Custom{Protocol: "claude", Conversation: capsule.Files{Paths: []capsule.Pattern{"a"}}}},
+		{"mine", "agents.mine.conversation.files", keeps(capsule.Files{Except: []capsule.Pattern{"a"}})},
+		{"mine", "agents.mine.conversation.files[1]", keeps(capsule.Files{Paths: []capsule.Pattern{"a", "/home/a"}})},
+		{"mine", "agents.mine.conversation.files[0]", keeps(capsule.Files{Paths: []capsule.Pattern{"~/a"}})},
+		{"mine", "agents.mine.conversation.files[0]", keeps(capsule.Files{Paths: []capsule.Pattern{"a/../../b"}})},
+		{"mine", "agents.mine.conversation.files[0]", keeps(capsule.Files{Paths: []capsule.Pattern{""}})},
+		{"mine", "agents.mine.conversation.files[0]", keeps(capsule.Files{Paths: []capsule.Pattern{"**"}})},
+		{"mine", "agents.mine.conversation.files[0]", keeps(capsule.Files{Paths: []capsule.Pattern{"a/**/b"}})},
+		{"mine", "agents.mine.conversation.files[0]", keeps(capsule.Files{Paths: []capsule.Pattern{"a/{name}"}})},
+		{"mine", "agents.mine.conversation.except[0]", keeps(capsule.Files{Paths: []capsule.Pattern{"a"}, Except: []capsule.Pattern{"a//b"}})},
 		{"mine", "agents.mine.env", agent.Custom{Protocol: "claude", Env: map[string]string{"A B": "x"}}},
 		{"mine", "agents.mine.env.LD_PRELOAD", agent.Custom{Protocol: "claude", Env: map[string]string{"LD_PRELOAD": "x"}}},
 	} {

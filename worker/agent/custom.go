@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/worker/capsule"
 )
 
 // A Custom is an agent that a settings file adds: another program, or other arguments
@@ -29,6 +31,9 @@ type Custom struct {
 	// Auth names the method by which an agent of protocol acp authenticates, if it
 	// requires that before a session.
 	Auth string `yaml:"auth,omitempty" json:"auth,omitempty"`
+	// Conversation names the files in the home of an agent of protocol acp that hold a
+	// conversation, so that a later attempt goes on with it.
+	Conversation capsule.Files `yaml:"conversation,omitempty" json:"conversation,omitzero"`
 }
 
 var (
@@ -60,8 +65,13 @@ func (a *Agents) Validate(name string, c Custom) error {
 		return wrong(".api", "is for protocols acp and command; %s has an API of its own", c.Protocol)
 	case c.Auth != "" && c.Protocol != acp:
 		return wrong(".auth", "is for protocol acp")
+	case (c.Conversation.Known() || len(c.Conversation.Except) > 0) && c.Protocol != acp:
+		return wrong(".conversation", "is for protocol acp; other protocols know where their agents keep it, or have none")
 	case c.API != "" && gateVariables[c.API] == [2]string{}:
 		return wrong(".api", "%q is not known; use %s", c.API, strings.Join(slices.Sorted(maps.Keys(gateVariables)), ", "))
+	}
+	if bad, ok := errors.AsType[*capsule.PatternError](c.Conversation.Validate()); ok {
+		return wrong(".conversation."+bad.Field, "%s", bad.Why)
 	}
 	for i, word := range c.Command {
 		if strings.ContainsRune(word, 0) || i == 0 && word == "" {
@@ -100,6 +110,9 @@ func (c custom) About() About {
 	}
 	if c.API != "" {
 		about.API = c.API
+	}
+	if c.Conversation.Known() {
+		about.Conversation = c.Conversation
 	}
 	return about
 }

@@ -157,6 +157,9 @@ func (l Launch) Continued(open bool, said ...string) Launch {
 	default:
 		b.WriteString(" Your last turn was over, but what follows it was not. If something is left to do, do it; else say so in one short sentence.")
 	}
+	if l.Asked != "" {
+		b.WriteString(" If the last thing that was asked of you is not above, it was this:\n\n" + l.Asked)
+	}
 	if l.Notice != "" {
 		b.WriteString("\n\n" + l.Notice)
 	}

@@ -4,8 +4,8 @@
 //	home of one attempt ──Pack──▶ bytes ──Unpack──▶ home of the next one
 //
 // The agent has written all files, and may have written them to mislead us. So Pack
-// takes only regular files whose names fit the [Pattern] of an adapter, follows no
-// link, never waits, and bounds everything. Unpacked files must fit the same pattern. A
+// takes only regular files whose names fit the [Files] of an adapter, follows no
+// link, never waits, and bounds everything. Unpacked files must fit the same names. A
 // home is for a jail: no program of the host reads anything in it.
 package capsule
 
@@ -16,69 +16,36 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 )
 
 // Limits of one capsule.
 const (
 	MaxBytes = 64 << 20 // of all files
-	maxFiles = 64
+	maxFiles = 512
 	maxNames = 2000 // that are examined to find these
 )
 
 // ErrNone: a home has no file of the conversation.
 var ErrNone = errors.New("there is no file of this conversation")
 
-// A Pattern names the files of conversations in a home, relative to it: "*" in
-// an element stands for any part of one name, "{id}" for the conversation's own id,
-// and "{id8}" for its first eight characters. Their lines are JSON.
-type Pattern string
-
 // A Conversation is one of the conversations in a home.
 type Conversation struct {
 	Home  string // a directory of the host
-	Files Pattern
+	Files Files
 	ID    string // the agent's id of it
 }
 
-var goodID = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`) })
-
-// elements are those of the pattern for one conversation. The agent has chosen the id.
-func (p Pattern) elements(id string) ([]string, error) {
-	if !goodID().MatchString(id) {
-		return nil, fmt.Errorf("conversation %.140q: its name may have up to 128 of A-Z, a-z, 0-9, '_' and '-'", id)
-	}
-	return strings.Split(strings.NewReplacer("{id}", id, "{id8}", id[:min(8, len(id))]).Replace(string(p)), "/"), nil
-}
-
-// fits reports whether a name matches the pattern.
-func (p Pattern) fits(id, name string) bool {
-	elements, err := p.elements(id)
-	names := strings.Split(name, "/")
-	if err != nil || len(elements) != len(names) || !fs.ValidPath(name) || strings.ContainsAny(name, "\\\x00") {
-		return false
-	}
-	for i, e := range elements {
-		if ok, err := path.Match(e, names[i]); !ok || err != nil {
-			return false
-		}
-	}
-	return true
-}
-
 // Pack writes the files of one conversation. It passes each line to clean, and writes
-// what clean returns. It omits a line that is incomplete, so it may pack a home that
-// its agent still uses. It returns [ErrNone] if there is no such file.
+// what clean returns. Of a file of JSON lines it omits a line that is incomplete, so it may
+// pack a home that its agent still uses. Any other file is passed to clean as a whole. It
+// returns [ErrNone] if there is no such file.
 func (c Conversation) Pack(to io.Writer, clean func([]byte) []byte) error {
-	elements, err := c.Files.elements(c.ID)
-	if err != nil {
+	if err := checkID(c.ID); err != nil {
 		return err
 	}
 	root, err := os.OpenRoot(c.Home)
@@ -86,7 +53,7 @@ func (c Conversation) Pack(to io.Writer, clean func([]byte) []byte) error {
 		return err
 	}
 	defer root.Close()
-	names, err := find(root, elements)
+	names, err := c.find(root)
 	if err != nil {
 		return err
 	}
@@ -102,7 +69,7 @@ func (c Conversation) Pack(to io.Writer, clean func([]byte) []byte) error {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 		left -= int64(len(content))
-		content = cleaned(content, clean)
+		content = cleaned(name, content, clean)
 		// Without times and owners, the same files give the same bytes.
 		h := &tar.Header{Name: name, Size: int64(len(content)), Mode: 0o600, Typeflag: tar.TypeReg, Format: tar.FormatPAX}
 		if err := archive.WriteHeader(h); err != nil {
@@ -116,19 +83,48 @@ func (c Conversation) Pack(to io.Writer, clean func([]byte) []byte) error {
 }
 
 // find lists the regular files that fit, in order.
-func find(root *os.Root, elements []string) ([]string, error) {
-	found, budget := []string{"."}, maxNames
+func (c Conversation) find(root *os.Root) ([]string, error) {
+	s := search{root: root, budget: maxNames, skip: func(dir string) bool { return c.Files.without(c.ID, dir) }}
+	var found []string
+	for _, p := range c.Files.Paths {
+		more, err := s.fitting(p.elements(c.ID))
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, more...)
+	}
+	slices.Sort(found)
+	found = slices.DeleteFunc(slices.Compact(found), func(name string) bool { return !c.Files.fits(c.ID, name) })
+	if len(found) > maxFiles {
+		return nil, fmt.Errorf("more than %d files or directories fit", maxFiles)
+	}
+	return found, nil
+}
+
+// A search looks for files in a home, and at no more names than its budget.
+type search struct {
+	root   *os.Root
+	budget int
+	skip   func(dir string) bool // all that is below it is left out
+}
+
+func (s *search) fitting(elements []string) ([]string, error) {
+	found := []string{"."}
 	for i, e := range elements {
+		if e == below {
+			return s.allBelow(found)
+		}
+		last := i == len(elements)-1
 		var next []string
 		for _, dir := range found {
-			names, err := list(root, dir, e, &budget)
+			names, err := s.list(dir, e)
 			if err != nil {
 				return nil, err
 			}
 			for _, name := range names {
 				name = path.Join(dir, name)
-				info, err := root.Lstat(name)
-				if err == nil && (i < len(elements)-1 && info.IsDir() || i == len(elements)-1 && info.Mode().IsRegular()) {
+				info, err := s.root.Lstat(name)
+				if err == nil && (!last && info.IsDir() || last && info.Mode().IsRegular()) {
 					next = append(next, name)
 				}
 			}
@@ -137,25 +133,49 @@ func find(root *os.Root, elements []string) ([]string, error) {
 			return nil, fmt.Errorf("more than %d files or directories fit", maxFiles)
 		}
 	}
-	slices.Sort(found)
+	return found, nil
+}
+
+// allBelow lists the regular files in directories and in all directories below those.
+func (s *search) allBelow(dirs []string) (found []string, err error) {
+	for len(dirs) > 0 {
+		dir := dirs[0]
+		dirs = dirs[1:]
+		names, err := s.list(dir, "*")
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range names {
+			name = path.Join(dir, name)
+			info, err := s.root.Lstat(name)
+			switch {
+			case err != nil: // it was removed meanwhile
+			case info.IsDir() && s.skip(name):
+			case info.IsDir():
+				dirs = append(dirs, name)
+			case info.Mode().IsRegular():
+				found = append(found, name)
+			}
+		}
+	}
 	return found, nil
 }
 
 // list returns the names in a directory that fit one element.
-func list(root *os.Root, dir, element string, budget *int) ([]string, error) {
+func (s *search) list(dir, element string) ([]string, error) {
 	if !strings.Contains(element, "*") {
 		return []string{element}, nil // no need to list the directory
 	}
-	d, err := root.OpenFile(dir, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	d, err := s.root.OpenFile(dir, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer d.Close()
-	names, err := d.Readdirnames(*budget)
+	names, err := d.Readdirnames(s.budget)
 	if err != nil && err != io.EOF {
 		return nil, err
 	}
-	if *budget -= len(names); *budget <= 0 {
+	if s.budget -= len(names); s.budget <= 0 {
 		return nil, fmt.Errorf("more than %d names in its directories", maxNames)
 	}
 	return slices.DeleteFunc(names, func(name string) bool {
@@ -188,8 +208,11 @@ func read(root *os.Root, name string, limit int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, info.Size()))
 }
 
-// cleaned returns the complete lines of a file, each cleaned.
-func cleaned(content []byte, clean func([]byte) []byte) []byte {
+// cleaned returns the complete lines of a file of lines, each cleaned, or else the cleaned file.
+func cleaned(name string, content []byte, clean func([]byte) []byte) []byte {
+	if path.Ext(name) != ".jsonl" {
+		return clean(content)
+	}
 	content = content[:bytes.LastIndexByte(content, '\n')+1]
 	var out bytes.Buffer
 	out.Grow(len(content))

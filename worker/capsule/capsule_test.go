@@ -24,7 +24,7 @@ const (
 )
 
 func in(home, id string) capsule.Conversation {
-	return capsule.Conversation{Home: home, Files: pattern, ID: id}
+	return capsule.Conversation{Home: home, Files: capsule.Files{Paths: []capsule.Pattern{pattern}}, ID: id}
 }
 
 func asIs(line []byte) []byte { return line }
@@ -88,12 +88,38 @@ func TestAPatternHasTheBeginningOfTheID(t *testing.T) {
 		put(t, home, name, "{}\n")
 		put(t, home, "chats/session-0198c0df.jsonl", "{}\n")
 		var packed bytes.Buffer
-		of := capsule.Conversation{Home: home, Files: "chats/session-*{id8}*.jsonl", ID: id}
+		of := capsule.Conversation{Home: home, Files: capsule.Files{Paths: []capsule.Pattern{"chats/session-*{id8}*.jsonl"}}, ID: id}
 		err := of.Pack(&packed, asIs)
 		of.Home = other
 		if err = errors.Join(err, of.Unpack(&packed)); err != nil || !slices.Equal(files(t, other), []string{name}) {
 			t.Errorf("%s: unpacked %v, %v", id, files(t, other), err)
 		}
+	}
+}
+
+// Files below a directory are packed, those that are no lines as a whole, and what is to be left
+// out is not looked at.
+func TestFilesAreLeftOut(t *testing.T) {
+	home, other := t.TempDir(), t.TempDir()
+	for _, name := range []string{"a/" + id + ".jsonl", "a/deep/er/state.json", "a/lock", "a/deep/lock", "b/" + id + "/x"} {
+		put(t, home, name, "{}")
+	}
+	put(t, home, "a/"+id+".jsonl", "{}\n{")
+	for n := range 2001 {
+		put(t, home, fmt.Sprintf("a/cache/%d", n), "")
+	}
+	var packed bytes.Buffer
+	of := capsule.Conversation{Home: home, ID: id, Files: capsule.Files{
+		Paths: []capsule.Pattern{"a/**", "b/{id}/*", "a/*", "none/*"}, Except: []capsule.Pattern{"a/cache/**", "a/lock", "a/*/lock"},
+	}}
+	err := of.Pack(&packed, asIs)
+	of.Home = other
+	err = errors.Join(err, of.Unpack(&packed))
+	if got, want := files(t, other), []string{"a/" + id + ".jsonl", "a/deep/er/state.json", "b/" + id + "/x"}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("unpacked %v, %v; want %v", got, err, want)
+	}
+	if got, err := os.ReadFile(filepath.Join(other, "a/deep/er/state.json")); err != nil || string(got) != "{}" {
+		t.Errorf("unpacked %q, %v", got, err)
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 
 // continuations are the checks of conversations that outlive their process.
 var continuations = []check{
-	{"capsule", "with the files of its conversation alone, another home goes on with it", func(a agent.About) bool { return a.Conversation != "" }, elsewhere},
+	{"capsule", "with the files of its conversation alone, another home goes on with it", func(a agent.About) bool { return a.Conversation.Known() }, elsewhere},
 	{"resume", "after kill -9 within a turn a new process goes on with the conversation", func(a agent.About) bool { return a.Resume }, resume},
 	{"terminals", "it can be given terminals that people look at, too: `agent.terminals`", func(a agent.About) bool { return a.Terminals }, needsWorker},
 	{"mcp_servers", "it uses MCP servers that the job names: `agent.mcp_servers`", func(a agent.About) bool { return a.MCPServers }, needsWorker},
@@ -90,12 +90,12 @@ func elsewhere(ctx context.Context, t *trial) error {
 		return err
 	}
 	var packed bytes.Buffer
-	files := capsule.Pattern(t.about.Conversation)
+	files := t.about.Conversation
 	if err := (capsule.Conversation{Home: t.home, Files: files, ID: id}).Pack(&packed, func(line []byte) []byte { return line }); err != nil {
-		return fmt.Errorf("pack the files %s: %w", files, err)
+		return fmt.Errorf("pack the files %v: %w", files.Paths, err)
 	}
 	if err := (capsule.Conversation{Home: other, Files: files, ID: id}).Unpack(&packed); err != nil {
-		return fmt.Errorf("unpack the files %s: %w", files, err)
+		return fmt.Errorf("unpack the files %v: %w", files.Paths, err)
 	}
 	return t.goesOn(ctx, id, other)
 }

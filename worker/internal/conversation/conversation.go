@@ -48,13 +48,14 @@ type Conversation struct {
 	Prompts   *Prompts
 	Questions *Questions
 
-	cfg      Config
-	home     string          // the conversation's id; empty: it is not kept
-	files    capsule.Pattern // of the conversation; empty: unknown
-	begun    *jobs.Capsule   // the capsule from which the attempt continues; nil: it began anew
-	last     jobs.Capsule    // that the attempt has stored
-	complain bool            // the session was told why there is no capsule
-	turns    int             // of agents that have ended
+	cfg       Config
+	home      string        // the conversation's id; empty: it is not kept
+	files     capsule.Files // of the conversation
+	described bool          // by settings
+	begun     *jobs.Capsule // the capsule from which the attempt continues; nil: it began anew
+	last      jobs.Capsule  // that the attempt has stored
+	complain  bool          // the session was told why there is no capsule
+	turns     int           // of agents that have ended
 }
 
 // New returns the conversation of an attempt whose agent has not started.
@@ -88,10 +89,10 @@ type Position struct {
 }
 
 // Continues reports whether the agent's conversations can be kept at all.
-func (c *Conversation) Continues() bool { return c.files != "" }
+func (c *Conversation) Continues() bool { return c.files.Known() }
 
 // Kept reports whether the next attempt can continue the conversation.
-func (c *Conversation) Kept() bool { return c.home != "" && c.files != "" }
+func (c *Conversation) Kept() bool { return c.home != "" && c.files.Known() }
 
 // Begun returns the position from which the attempt continues the conversation.
 func (c *Conversation) Begun() Position {

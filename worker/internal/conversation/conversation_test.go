@@ -138,11 +138,12 @@ func TestADecisionIsForOneRequest(t *testing.T) {
 func TestNoCapsuleWithoutAConversation(t *testing.T) {
 	t.Parallel()
 	c := again(t, nil)
+	files := capsule.Files{Paths: []capsule.Pattern{"*.jsonl"}}
 	for _, at := range []struct {
 		home  string
-		files capsule.Pattern
+		files capsule.Files
 		id    string
-	}{{"", "*.jsonl", "c"}, {t.TempDir(), "", "c"}, {t.TempDir(), "*.jsonl", ""}} {
+	}{{"", files, "c"}, {t.TempDir(), capsule.Files{}, "c"}, {t.TempDir(), files, ""}} {
 		c.home, c.files = at.home, at.files
 		if c.Store(t.Context(), Position{Conversation: at.id}, "", nil) {
 			t.Errorf("a capsule was stored of %+v", at)

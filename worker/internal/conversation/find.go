@@ -8,7 +8,6 @@ import (
 	"github.com/penstock-run/penstock/jobs/artifact"
 	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/worker/agent"
-	"github.com/penstock-run/penstock/worker/capsule"
 	"github.com/penstock-run/penstock/worker/internal/verdict"
 )
 
@@ -16,15 +15,15 @@ import (
 // that was cut short, or the one with which the job was resumed or forked. It returns
 // nil if the attempt begins anew, and the reason if that may be a surprise.
 func (c *Conversation) Find(ctx context.Context, about agent.About) (found *jobs.Capsule, why string, err error) {
-	c.files = capsule.Pattern(about.Conversation)
+	c.files, c.described = about.Conversation, about.Protocol == "acp"
 	if c.cfg.Record.Attempt < 2 && !c.Bound() {
 		return nil, "", nil
 	}
 	lost := ""
 	if c.cfg.Lost {
-		lost = "no turn of an earlier attempt had ended"
+		lost = "no turn of an earlier attempt was kept"
 	}
-	if about.Conversation == "" {
+	if !about.Conversation.Known() {
 		if lost != "" || c.Bound() {
 			lost = "agent " + about.Name + " cannot continue a conversation on another worker"
 		}

@@ -34,6 +34,7 @@ func (c *Conversation) Launch(l agent.Launch, listens bool) agent.Launch {
 	case c.forks():
 		l = l.Forked().With(texts...)
 	case c.begun != nil:
+		l.Asked = c.asked(l)
 		l = l.Continued(c.begun.Open, texts...)
 	default:
 		l = l.With(texts...)
@@ -42,4 +43,17 @@ func (c *Conversation) Launch(l agent.Launch, listens bool) agent.Launch {
 		l.Input = said[0].ID
 	}
 	return l
+}
+
+// asked is what was asked last of an agent whose way to keep a conversation only the settings
+// know: it may write a prompt down at the end of its turn.
+func (c *Conversation) asked(l agent.Launch) string {
+	if !c.described {
+		return ""
+	}
+	if text := c.Prompts.lastTaken(); text != "" {
+		return text
+	}
+	l.Replies, l.Notice = nil, ""
+	return l.FirstPrompt()
 }

@@ -117,6 +117,18 @@ func (p *Prompts) Rest() (rest []images.Prompt) {
 	return rest
 }
 
+// lastTaken is the text of the last prompt of earlier attempts that the conversation has.
+func (p *Prompts) lastTaken() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, in := range slices.Backward(p.said) {
+		if slices.Contains(p.taken, in.Input) {
+			return in.Text
+		}
+	}
+	return ""
+}
+
 // Load reads back the prompts that are repeated to the agent, with their images. It
 // reports missing images to the session, and so does the prompt to the agent.
 func (p *Prompts) Load(ctx context.Context) error {

@@ -86,6 +86,6 @@ func (d *decoder) beginSession() []byte {
 	case d.can.Session.Resume != nil:
 		return d.rpc.Request(sdk.AgentMethodSessionResume, sdk.ResumeSessionRequest{SessionId: id, Cwd: d.launch.Cwd, McpServers: servers}, "")
 	}
-	d.replays = true
+	d.replay.on = true
 	return d.rpc.Request(sdk.AgentMethodSessionLoad, sdk.LoadSessionRequest{SessionId: id, Cwd: d.launch.Cwd, McpServers: servers}, "")
 }

@@ -25,7 +25,7 @@ func (d *decoder) Line(line agent.Line) agent.Read {
 		_ = json.Unmarshal(object, &m) // fields of an unexpected type stay zero
 		var p agentParams
 		_ = json.Unmarshal(m.Params, &p) // as above
-		if d.sent != "" && !d.begun {
+		if d.sent != "" && !d.begun && !d.forgets(m) {
 			d.startTurn(r)
 		}
 		switch {
@@ -150,7 +150,13 @@ func (d *decoder) readAnswer(m jsonrpc.Message, r *agent.Read) {
 	case sdk.AgentMethodSessionNew, sdk.AgentMethodSessionResume, sdk.AgentMethodSessionLoad:
 		d.readSession(m, got, r)
 	case sdk.AgentMethodSessionPrompt:
-		d.readEnd(m, got, r)
+		if d.begun {
+			d.readEnd(m, got, r)
+		} else {
+			d.fail(m, jobs.AgentProtocol, "it does not know the session that it has loaded", r)
+		}
+	case echoMethod:
+		d.readEcho(r)
 	default:
 		if d.setting && call.Input == "" {
 			if m.Error != nil {
@@ -181,7 +187,6 @@ func (d *decoder) readHello(m jsonrpc.Message, got agentAnswer, r *agent.Read) {
 }
 
 func (d *decoder) readSession(m jsonrpc.Message, got agentAnswer, r *agent.Read) {
-	d.replays = d.replays && d.with.ReplayEnd != ""
 	if d.session = sdk.SessionId(got.Session); d.session == "" {
 		d.session = sdk.SessionId(d.launch.Resume) // an answer to resume or load may omit it
 	}
@@ -218,6 +223,7 @@ func (d *decoder) readSession(m jsonrpc.Message, got agentAnswer, r *agent.Read)
 		d.setting = true
 		r.Reply = append(r.Reply, d.set("model", d.model, ""))
 	}
+	d.endLoad(r)
 }
 
 // authRequired is the protocol's code for an agent that has no key.
@@ -229,7 +235,7 @@ func (d *decoder) fail(m jsonrpc.Message, why jobs.Reason, what string, r *agent
 	if m.Error != nil {
 		message += ": " + errorText(m.Error)
 	}
-	d.dead = true
+	d.dead, d.sent = true, ""
 	d.End(event.TurnEnded{Status: "error", Reason: "error", Errors: []string{message}}, why, r)
 }
 
@@ -276,6 +282,7 @@ func (d *decoder) readEnd(m jsonrpc.Message, got agentAnswer, r *agent.Read) {
 		turn.Status, turn.Errors, why = "error", []string{"the turn ended with " + wording.First(got.Stop, "no reason")}, jobs.AgentFailed
 	}
 	d.sent = ""
+	d.replay.on = d.replay.on && d.with.ReplayEnd != ""
 	d.End(turn, why, r)
 	for _, id := range slices.Concat(d.dropped, slices.Sorted(maps.Keys(d.asks))) {
 		r.Add(event.AskClosed{Ask: id, How: "withdrawn"})

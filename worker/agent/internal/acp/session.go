@@ -32,7 +32,7 @@ type decoder struct {
 	session sdk.SessionId
 	about   string // what the agent calls itself
 	can     capabilities
-	replays bool // it replays an earlier process
+	replay  replay
 	with    Options
 	earlier float64 // US dollars that the session had cost before this process
 	setting bool    // the model is being set
@@ -87,7 +87,8 @@ type Options struct {
 	// its arguments or settings have named it.
 	SetModel bool
 	// ReplayEnd is the text of the user's message with which the replay of a loaded session
-	// ends. Empty: it ends with the answer to the request, as the protocol requires.
+	// ends. Empty: it ends with the answer to the request, as the protocol requires, or if
+	// nothing has come by then, when nothing more comes.
 	ReplayEnd string
 	// Plain makes a prompt that the agent does not take for one of its own commands. It may
 	// be nil.
@@ -115,7 +116,7 @@ func NewDecoder(l agent.Launch, o Options) agent.Decoder {
 
 // next sends the prompt that waits, if the agent can take it now.
 func (d *decoder) next() [][]byte {
-	if d.session == "" || d.replays || d.setting || d.sent != "" || len(d.queue) == 0 {
+	if d.session == "" || d.replay.on || d.setting || d.sent != "" || len(d.queue) == 0 {
 		return nil
 	}
 	p := d.queue[0]
@@ -123,6 +124,7 @@ func (d *decoder) next() [][]byte {
 		p.text = d.with.Plain(p.text)
 	}
 	d.queue, d.sent, d.begun = d.queue[1:], p.id, false
+	d.replay.echo = p.text
 	if !d.can.Prompt.Image {
 		d.unseen = len(p.images)
 	}

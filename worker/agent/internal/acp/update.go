@@ -60,7 +60,7 @@ func (d *decoder) readUpdate(u *sessionUpdate, r *agent.Read) {
 	if u.Type == "usage_update" && u.Cost.Currency == "USD" {
 		d.spend(u.Cost.Amount)
 	}
-	if d.replays {
+	if d.replay.on || d.replaysLate(u, r) {
 		d.readReplay(u, r)
 		return
 	}
@@ -81,15 +81,6 @@ func (d *decoder) readUpdate(u *sessionUpdate, r *agent.Read) {
 	}
 }
 
-// readReplay looks for the end of the replay. What the agent has said earlier may contain the
-// text of it, but no message of the user.
-func (d *decoder) readReplay(u *sessionUpdate, r *agent.Read) {
-	if u.Type == "user_message_chunk" && d.with.ReplayEnd != "" && textOf(u.Content) == d.with.ReplayEnd {
-		d.replays = false
-		r.Reply = append(r.Reply, d.next()...)
-	}
-}
-
 // textOf is the text of a block; another kind of block has none.
 func textOf(block json.RawMessage) string {
 	var b struct {
@@ -102,7 +93,7 @@ func textOf(block json.RawMessage) string {
 // spend records what the whole session has cost so far. Earlier processes have counted
 // their own costs, which the agent repeats while it replays them.
 func (d *decoder) spend(usd float64) {
-	if d.replays {
+	if d.replay.on {
 		d.earlier = usd
 	}
 	d.Sum.CostUSD = max(0, usd-d.earlier)

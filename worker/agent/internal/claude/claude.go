@@ -17,6 +17,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/control"
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/agent/internal/decode"
+	"github.com/penstock-run/penstock/worker/capsule"
 )
 
 // retries is how often Claude Code retries a model call before the turn fails.
@@ -31,7 +32,7 @@ type Adapter struct{}
 func (Adapter) About() agent.About {
 	return agent.About{
 		Name: "claude", Protocol: "claude", Install: "npm install -g @anthropic-ai/claude-code",
-		Conversation: ".claude/projects/*/{id}.jsonl",
+		Conversation: capsule.Files{Paths: []capsule.Pattern{".claude/projects/*/{id}.jsonl"}},
 		Abilities: agent.Abilities{
 			Interactive: true, Questions: true, Interrupt: true, Resume: true, Model: true, MaxTurns: true,
 			Tokens: true, Cost: true, Terminals: true, Images: true, Instructions: true, MCPServers: true, API: "anthropic",

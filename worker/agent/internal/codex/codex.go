@@ -16,6 +16,7 @@ import (
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/agent/internal/decode"
 	"github.com/penstock-run/penstock/worker/agent/internal/jsonrpc"
+	"github.com/penstock-run/penstock/worker/capsule"
 )
 
 // retries is how often Codex retries a model call.
@@ -28,7 +29,7 @@ type Adapter struct{}
 func (Adapter) About() agent.About {
 	return agent.About{
 		Name: "codex", Protocol: "codex", Install: "npm install -g @openai/codex",
-		Conversation: ".codex/sessions/*/*/*/rollout-*-{id}.jsonl",
+		Conversation: capsule.Files{Paths: []capsule.Pattern{".codex/sessions/*/*/*/rollout-*-{id}.jsonl"}},
 		OneShot:      true,
 		Abilities: agent.Abilities{
 			Interactive: true, Questions: true, Interrupt: true, Resume: true, Model: true, Tokens: true, Terminals: true,

@@ -99,6 +99,9 @@ func (c *Client) message(m map[string]any) []byte {
 	return decode.JSON(m)
 }
 
+// Open is the method of the request that a message answers; empty: it answers none.
+func (c *Client) Open(m Message) string { return c.calls[string(m.ID)].Method }
+
 // Answered returns the request that a message answers, once.
 func (c *Client) Answered(m Message) (Call, bool) {
 	id := string(m.ID)
