@@ -168,7 +168,10 @@ type Limits struct {
 // Agent names the coding agent and how to start it. Command is for the agent
 // "command" only.
 type Agent struct {
-	Name    string   `json:"name,omitempty"`
+	Name string `json:"name,omitempty"`
+	// Version is the version of the agent's program, which workers have installed beside
+	// others. Empty is the one that the worker finds.
+	Version string   `json:"version,omitempty"`
 	Command []string `json:"command,omitempty"`
 	Model   string   `json:"model,omitempty"`
 	// AllowModels are the models that the agent may call, by the names that they have on the
@@ -282,7 +285,7 @@ func setDefault[T comparable](field *T, value T) {
 // class is the queue among those that have the same needs: workers that lack
 // one are never offered the job. No queue's name and no need has "--" in it.
 func (j Job) class() string {
-	return strings.Join(append([]string{j.Queue}, slices.Compact(slices.Sorted(slices.Values(j.Needs)))...), "--")
+	return strings.Join(append([]string{j.Queue}, slices.Compact(slices.Sorted(slices.Values(j.needed())))...), "--")
 }
 
 // Title is one short line that tells people which job this is.

@@ -15,6 +15,7 @@ const (
 	InvalidJob       Reason = "invalid_job"
 	UnknownAgent     Reason = "unknown_agent"
 	AgentMissing     Reason = "agent_missing"
+	AgentVersion     Reason = "agent_version_unavailable"
 	RepoUnreachable  Reason = "repo_unreachable"
 	NotARepository   Reason = "not_a_repository"
 	RepoUnsupported  Reason = "repository_unsupported"
@@ -163,7 +164,7 @@ func (r Reason) Continues() bool {
 
 // Meets reports whether other would end for this cause as met has.
 func (c Cause) Meets(met, other Job) bool {
-	same := met.Agent.Name == other.Agent.Name && slices.Equal(met.Agent.Command, other.Agent.Command)
+	same := met.Agent.Name == other.Agent.Name && met.Agent.Version == other.Agent.Version && slices.Equal(met.Agent.Command, other.Agent.Command)
 	switch c.Scope {
 	case ScopeAgent:
 		return same
@@ -191,6 +192,7 @@ var Reasons = map[Reason]Cause{
 	InvalidJob:       {Error, Never, ChargeLoss, ScopeJob, FaultJob, "fix the fields that the message names and submit the job again"},
 	UnknownAgent:     {Error, Never, ChargeLoss, ScopeAgent, FaultJob, "name an agent that the workers know; see penstock worker --help"},
 	AgentMissing:     {Error, Never, ChargeLoss, ScopeAgent, FaultPool, "install the agent's program on the worker, or name its path"},
+	AgentVersion:     {Error, Later, ChargeLoss, ScopeJob, FaultPool, "install the version on the hosts of workers again: penstock agent remove NAME@VERSION, then penstock agent install NAME@VERSION"},
 	RepoUnreachable:  {Error, Later, ChargeAttempt, ScopeJob, FaultJob, "check the repository's URL or path, and that the worker may read it"},
 	NotARepository:   {Error, Never, ChargeLoss, ScopeJob, FaultJob, "name a git repository, or use isolation none for a plain directory"},
 	RepoUnsupported:  {Error, Never, ChargeLoss, ScopeJob, FaultJob, "the repository exists, but no job can begin from it as it is; follow the message, or name another"},

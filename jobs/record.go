@@ -23,19 +23,21 @@ type Record struct {
 	Lane    string `json:"lane"`
 	Tenant  string `json:"tenant"`
 
-	Key       string            `json:"key,omitempty"`
-	Batch     string            `json:"batch,omitempty"`
-	Item      string            `json:"item,omitempty"`
-	Parent    string            `json:"parent,omitempty"` // the job on whose behalf it was submitted
-	Queue     string            `json:"queue"`
-	Priority  Priority          `json:"priority"`
-	Labels    map[string]string `json:"labels,omitempty"`
-	Needs     []string          `json:"needs,omitempty"` // labels that a worker must have
-	Title     string            `json:"title,omitempty"`
-	Agent     string            `json:"agent"`
-	Isolation Isolation         `json:"isolation"`
-	Repo      string            `json:"repo,omitempty"`
-	Source    string            `json:"source,omitempty"` // the door that it came through: cli, nats, schedule or batch
+	Key      string            `json:"key,omitempty"`
+	Batch    string            `json:"batch,omitempty"`
+	Item     string            `json:"item,omitempty"`
+	Parent   string            `json:"parent,omitempty"` // the job on whose behalf it was submitted
+	Queue    string            `json:"queue"`
+	Priority Priority          `json:"priority"`
+	Labels   map[string]string `json:"labels,omitempty"`
+	Needs    []string          `json:"needs,omitempty"` // labels that a worker must have
+	Title    string            `json:"title,omitempty"`
+	Agent    string            `json:"agent"`
+	// AgentVersion is the version of the agent that the job names; empty: any.
+	AgentVersion string    `json:"agent_version,omitempty"`
+	Isolation    Isolation `json:"isolation"`
+	Repo         string    `json:"repo,omitempty"`
+	Source       string    `json:"source,omitempty"` // the door that it came through: cli, nats, schedule or batch
 	// Trace is the job's, or the one that it has begun; see [Record.Submission].
 	Trace Trace `json:"trace,omitzero"`
 
@@ -208,7 +210,7 @@ func NewRecord(id, tenant string, job Job, now time.Time) Record {
 		Schema: RecordSchema, ID: id, Session: job.Session, Tenant: tenant,
 		Class: job.class(), Lane: job.Priority.Lane(),
 		Key: job.Key, Batch: job.Batch, Item: job.ItemID(id), Parent: job.Parent, Queue: job.Queue, Priority: job.Priority,
-		Labels: job.Labels, Needs: job.Needs, Title: job.Title(), Agent: job.Agent.Name, Isolation: job.Isolation, Repo: WithoutCredentials(job.Repo.URL),
+		Labels: job.Labels, Needs: job.needed(), Title: job.Title(), Agent: job.Agent.Name, AgentVersion: job.Agent.Version, Isolation: job.Isolation, Repo: WithoutCredentials(job.Repo.URL),
 		Trace: job.Trace, State: Pending, MaxAttempts: job.Retry.MaxAttempts, Submitted: now.UTC(),
 	}
 	if r.Session == "" {

@@ -29,6 +29,10 @@ type Result struct {
 	CostUSD     float64 `json:"cost_usd"`
 	LastAttempt Spent   `json:"last_attempt"`
 	Model       string  `json:"model"`
+	// AgentVersion and AgentDigest are the version of the agent's program, and the SHA-256
+	// of the list of its files, if the job names a version.
+	AgentVersion string `json:"agent_version,omitempty"`
+	AgentDigest  string `json:"agent_digest,omitempty"`
 
 	Isolation Isolation `json:"isolation"`
 	Backend   string    `json:"backend"`

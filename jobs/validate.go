@@ -102,8 +102,8 @@ func (j Job) validateNeeds(found *InvalidError) {
 			found.add(fmt.Sprintf("needs[%d]", i), fmt.Errorf("%q is not a worker's label: use a-z, 0-9 and single '-' between them", need))
 		}
 	}
-	if len(j.Needs) > 0 && len(j.class()) > 63 {
-		found.add("needs", fmt.Errorf("and the queue's name are too long together: %d bytes, at most 63 are allowed", len(j.class())))
+	if len(j.needed()) > 0 && len(j.class()) > 63 {
+		found.add("needs", fmt.Errorf("with the agent's version and the queue's name are too long together: %d bytes, at most 63 are allowed", len(j.class())))
 	}
 }
 
@@ -119,6 +119,13 @@ func (j Job) validateWork(found *InvalidError) {
 	}
 	if j.Agent.Name != "command" && len(j.Agent.Command) > 0 {
 		found.add("agent.command", fmt.Errorf(`is for the agent "command", not for %q`, j.Agent.Name))
+	}
+	switch {
+	case j.Agent.Version == "":
+	case j.Agent.Name == "command":
+		found.add("agent.version", fmt.Errorf(`is for agents that are installed, not for the program of agent "command"`))
+	default:
+		found.add("agent.version", CheckAgentVersion(j.Agent.Version))
 	}
 	if j.Prompt == "" && j.Issue == nil && j.Agent.Name != "command" {
 		found.add("prompt", fmt.Errorf("is missing: describe the work for the agent, or give an issue"))

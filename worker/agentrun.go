@@ -36,7 +36,7 @@ func (r *agentRuns) agent(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	plan, err := r.plan.Adapter.Launch(launch)
+	plan, err := r.planStart(launch)
 	if err != nil {
 		return verdict.Failed(jobs.AgentMissing, "plan the agent's start", err)
 	}

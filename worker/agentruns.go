@@ -30,6 +30,7 @@ type agentRuns struct {
 
 	// What the runs begin from.
 	plan    preparation.Plan
+	pinned  agent.Program // of the version that the job names; without one, empty
 	space   *workspace.Workspace
 	in      confine.Jail
 	reports *testreports.Reader // of the checks

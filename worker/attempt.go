@@ -127,6 +127,11 @@ func (a *attempt) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	unpin, err := a.runs.pin(ctx, plan.Job)
+	if err != nil {
+		return err
+	}
+	defer unpin()
 	api := cmp.Or(plan.Adapter.About().API, "anthropic")
 	if a.runs.shared, err = sharedbudget.Afford(ctx, ledger.Of(a.of.cfg.Queue.Workers()), sharedbudget.Job{Record: a.rec, Job: plan.Job, API: api, Keys: a.of.cfg.Gates[api].KeyNames(a.rec.Queue)}); err != nil {
 		return err

@@ -69,7 +69,7 @@ func (r *agentRuns) describe(ctx context.Context, change workspace.Change) (stri
 		return "", err
 	}
 	launch = launch.Describing(r.plan.Job.Title(), diff, int64(len(diff)) < change.PatchSize)
-	plan, err := r.plan.Adapter.Launch(launch)
+	plan, err := r.planStart(launch)
 	if err != nil {
 		return "", err
 	}

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 
 	"github.com/penstock-run/penstock/jobs"
@@ -12,8 +13,8 @@ import (
 
 // launch collects what the adapter has to know.
 func (r *agentRuns) launch(api confine.Way) (agent.Launch, error) {
-	var program agent.Program
-	if r.plan.Job.Isolation != jobs.IsolationContainer {
+	program := r.pinned
+	if program.Version == "" && r.plan.Job.Isolation != jobs.IsolationContainer {
 		var err error
 		if program, err = r.of.cfg.Agents.Find(r.plan.Adapter.About().Name); err != nil {
 			return agent.Launch{}, err
@@ -40,6 +41,28 @@ func (r *agentRuns) launch(api confine.Way) (agent.Launch, error) {
 		l = l.Failed(failed.Ended.Check, failed.Ended.Output)
 	}
 	return l, nil
+}
+
+// pin takes the version of the agent that the job names, if it names one. It stays installed
+// until release is called.
+func (r *agentRuns) pin(ctx context.Context, job jobs.Job) (release func(), err error) {
+	if job.Agent.Version == "" {
+		return func() {}, nil
+	}
+	var done func() error
+	r.pinned, done, err = r.of.cfg.Agents.Use(ctx, job.Agent.Name, job.Agent.Version, job.Isolation == jobs.IsolationContainer)
+	if err != nil {
+		return nil, err
+	}
+	r.of.out.Result.SetAgent(r.pinned.Version, r.pinned.Digest)
+	return func() { r.of.cleanup.release("agent version", done) }, nil
+}
+
+// planStart is how the agent starts.
+func (r *agentRuns) planStart(l agent.Launch) (agent.Plan, error) {
+	plan, err := r.plan.Adapter.Launch(l)
+	plan.Program = r.pinned
+	return plan, err
 }
 
 // gateTo is the way to a model API. A program that names none may find the

@@ -72,7 +72,7 @@ func (w *Worker) tell(ctx context.Context, now admission.State) {
 	defer cancel()
 	// The slots are counted after now was read: if no slot waited for a job then, the
 	// number includes all jobs that the worker has.
-	me := why.Worker{Name: w.cfg.Name, Queues: w.cfg.Queues, Labels: w.cfg.Labels, Slots: w.cfg.Slots, Busy: int(w.busy.Load()), Version: w.cfg.Release, Started: w.started, Clock: time.Now().UTC()}
+	me := why.Worker{Name: w.cfg.Name, Queues: w.cfg.Queues, Labels: w.labels.All(), Slots: w.cfg.Slots, Busy: int(w.busy.Load()), Version: w.cfg.Release, Started: w.started, Clock: time.Now().UTC()}
 	switch {
 	case now.Drain != nil:
 		me.Closed = now.Drain.String()

@@ -38,6 +38,7 @@ import (
 	"github.com/penstock-run/penstock/worker/gate"
 	"github.com/penstock-run/penstock/worker/internal/admission"
 	"github.com/penstock-run/penstock/worker/internal/diskspace"
+	"github.com/penstock-run/penstock/worker/internal/labels"
 	"github.com/penstock-run/penstock/worker/internal/lifetime"
 	"github.com/penstock-run/penstock/worker/internal/redact"
 	"github.com/penstock-run/penstock/worker/internal/sharedlimits"
@@ -201,6 +202,7 @@ type Worker struct {
 	lifetime  *lifetime.Lifetime
 	tally     *diskspace.Tally
 
+	labels  *labels.Labels
 	busy    atomic.Int32  // slots in use
 	news    chan struct{} // has a value while a change is not reported
 	started time.Time
@@ -220,7 +222,7 @@ func New(cfg Config) *Worker {
 	cfg.Queue.EndWith(cfg.Log.Finisher(cfg.Store.Result))
 	return &Worker{
 		cfg: cfg, log: cfg.Logger.With("worker", cfg.Name), admission: admission.New(cfg.Hooks.Draining), lifetime: lifetime.New(lifetime.Limits{}), tally: diskspace.NewTally(),
-		news: make(chan struct{}, 1), started: time.Now().UTC(),
+		labels: labels.New(cfg.Labels, cfg.Agents.Labels), news: make(chan struct{}, 1), started: time.Now().UTC(),
 	}
 }
 
@@ -239,6 +241,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		return fmt.Errorf("clean up after an earlier worker: %w", err)
 	}
 	w.lookAtDisk(ctx, true)
+	w.labels.Look()
 	work, cancel := lifetime.Drain(ctx, w.cfg.Drain)
 	defer cancel()
 	ending := context.AfterFunc(ctx, func() { w.setDrain(&why.Drain{By: "signal", At: time.Now().UTC(), Ends: true}) })
@@ -261,6 +264,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	var beside sync.WaitGroup
 	beside.Go(func() { w.sweepOften(chores) })
 	beside.Go(func() { w.watchDisk(chores) })
+	beside.Go(func() { w.labels.Watch(chores, w.admission.Again) })
 	beside.Go(func() { w.present(chores) })
 	beside.Go(func() {
 		sharedlimits.Share(chores, ratelimit.Of(w.cfg.Queue.Workers()), w.cfg.Gates, w.cfg.Hooks.Limits)
@@ -289,7 +293,7 @@ func (w *Worker) slot(ctx, work context.Context) {
 func (w *Worker) claim(ctx context.Context) *queue.Claim {
 	for ctx.Err() == nil {
 		admitted, done := w.admission.Wait(ctx)
-		claim, err := w.cfg.Queue.Claim(admitted, w.cfg.Name, w.cfg.Queues, w.cfg.Labels...)
+		claim, err := w.cfg.Queue.Claim(admitted, w.cfg.Name, w.cfg.Queues, w.labels.All()...)
 		refused := admitted.Err() != nil
 		if err == nil {
 			w.occupy(1) // before done: see tell

@@ -74,6 +74,7 @@ type Request struct {
 	Queue     string         `json:"queue"`
 	SHA256    string         `json:"sha256"` // of the job, as the pool keeps it
 	Agent     string         `json:"agent"`
+	Version   string         `json:"agentVersion,omitempty"`
 	Model     string         `json:"model,omitempty"`
 	Isolation jobs.Isolation `json:"isolation"`
 }
@@ -136,15 +137,11 @@ func (a Attempt) Statement() (Statement, error) {
 		BuildType: BuildType,
 		ExternalParameters: Request{
 			Job: a.Record.ID, Session: a.Record.Session, Queue: a.Record.Class, SHA256: job,
-			Agent: a.Job.Agent.Name, Model: a.Job.Agent.Model, Isolation: a.Job.Isolation,
+			Agent: a.Job.Agent.Name, Version: a.Job.Agent.Version, Model: a.Job.Agent.Model, Isolation: a.Job.Isolation,
 		},
 		InternalParameters: Conditions{Worker: a.Worker, Backend: a.Result.Backend, Weaker: a.Result.Weaker, Policy: rules},
 	}
-	if a.Result.BaseCommit != "" {
-		s.Predicate.BuildDefinition.ResolvedDependencies = []Resource{{
-			Name: "base", URI: "git+" + a.Job.Repo.URL, Digest: map[string]string{"gitCommit": a.Result.BaseCommit},
-		}}
-	}
+	s.Predicate.BuildDefinition.ResolvedDependencies = a.dependencies()
 	s.Predicate.RunDetails = Details{
 		Builder: Builder{ID: "https://github.com/penstock-run/penstock", Version: map[string]string{"penstock": a.Release}},
 		Metadata: Metadata{
@@ -157,6 +154,19 @@ func (a Attempt) Statement() (Statement, error) {
 		s.Predicate.RunDetails.Metadata.StartedOn = a.Record.Claimed.UTC()
 	}
 	return s, nil
+}
+
+// dependencies are what the attempt began from: the commit, and the version of the agent's
+// program, by the SHA-256 of the list of its files.
+func (a Attempt) dependencies() []Resource {
+	var all []Resource
+	if a.Result.BaseCommit != "" {
+		all = append(all, Resource{Name: "base", URI: "git+" + a.Job.Repo.URL, Digest: map[string]string{"gitCommit": a.Result.BaseCommit}})
+	}
+	if a.Result.AgentDigest != "" {
+		all = append(all, Resource{Name: a.Job.Agent.Name + "@" + a.Result.AgentVersion, Digest: map[string]string{"sha256": a.Result.AgentDigest}})
+	}
+	return all
 }
 
 // subjects are the patch, and the commit of the branch if there is one.

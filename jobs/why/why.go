@@ -325,7 +325,7 @@ func (f Facts) unclaimed(s Standing) Standing {
 	case able == 0:
 		s.Constraint, s.Message = KeptNeeds, fmt.Sprintf("it needs %s; of the %d workers that serve queue %s the nearest lacks %s",
 			strings.Join(r.Needs, " and "), serving, r.Queue, strings.Join(lacks, " and "))
-		s.Change = "start a worker that has it: penstock worker --labels " + strings.Join(r.Needs, ",")
+		s.Change = changeLabels(r, lacks)
 	case open == 0:
 		s.Constraint, s.Message = KeptClosed, fmt.Sprintf("none of the %d workers that serve it claims anything now (%s)", able, closed)
 		s.Change = "fix that, or start another worker"
@@ -340,6 +340,24 @@ func (f Facts) unclaimed(s Standing) Standing {
 		s.Constraint, s.Message, s.Change = KeptByNothing, "a worker is about to claim it", "a moment"
 	}
 	return s
+}
+
+// changeLabels says how a worker comes to the labels that a job needs. The nearest of the
+// workers lacks some of them.
+func changeLabels(r jobs.Record, lacks []string) string {
+	installed := ""
+	if r.AgentVersion != "" {
+		installed = jobs.VersionLabel(r.Agent, r.AgentVersion)
+	}
+	if len(lacks) == 1 && lacks[0] == installed {
+		return fmt.Sprintf("install it on the host of a worker: penstock agent install %s@%s", r.Agent, r.AgentVersion)
+	}
+	own := slices.DeleteFunc(slices.Clone(r.Needs), func(need string) bool { return need == installed })
+	change := "start a worker that has it: penstock worker --labels " + strings.Join(own, ",")
+	if installed != "" {
+		change += fmt.Sprintf(", where penstock agent install %s@%s was run", r.Agent, r.AgentVersion)
+	}
+	return change
 }
 
 func (p Pause) words() string {

@@ -64,6 +64,7 @@ func (a *Agents) Able(j jobs.Job) error {
 	lacks(j.Agent.Instructions != "", can.Instructions, "agent.instructions", "has no way to be given any; say it in the prompt")
 	lacks(len(j.Agent.MCPServers) > 0, can.MCPServers, "agent.mcp_servers", "uses no MCP servers")
 	about := adapter.About()
+	lacks(j.Agent.Version != "", about.Package.Name != "", "agent.version", "has no versions to choose from: its program comes from no known package")
 	lacks(j.Ask.ParkAfter > 0, about.Conversation.Known() || about.Protocol == "command", "ask.park_after", "cannot go on with its conversation in another process, so its questions keep their slot")
 	lacks(j.Session != "", can.Resume, "session", "cannot go on with an earlier conversation")
 	lacks(j.Agent.Terminals && can.Terminals && j.Sandbox.Preset == "offline", false, "agent.terminals", "has no way to its worker with preset offline, so it has no terminals")

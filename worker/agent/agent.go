@@ -4,6 +4,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/control"
 	"github.com/penstock-run/penstock/jobs/event"
+	"github.com/penstock-run/penstock/worker/agentstore"
 	"github.com/penstock-run/penstock/worker/capsule"
 )
 
@@ -23,6 +24,8 @@ type About struct {
 	// Install is the command that installs the agent's program on a host; empty if
 	// there is none, or if it is not known.
 	Install string
+	// Package is where versions of the program come from, without a name if there is none.
+	Package agentstore.Package
 	// Protocol is the name of the built-in agent whose protocol this agent speaks: its
 	// own name, unless a settings file added it.
 	Protocol string
@@ -153,6 +156,8 @@ type Plan struct {
 	// Mounts are paths of the host that the agent must see, read-only, under
 	// the same path.
 	Mounts []string
+	// Program is Launch.Program, where the job names a version; else it is empty.
+	Program Program
 }
 
 // A File is placed in the jail before the agent starts. Path is relative to

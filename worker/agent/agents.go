@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/penstock-run/penstock/worker/agentstore"
 )
 
 // A Config says where the agents' programs are.
@@ -16,6 +18,8 @@ type Config struct {
 	Custom map[string]Custom
 	// Path is a list of directories, as in the variable PATH.
 	Path string
+	// Store has the versions that jobs may name; nil: there are none.
+	Store *agentstore.Store
 }
 
 // Agents are all the agents that this program knows: built-in ones, and those that a

@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/worker/agentstore"
 	"github.com/penstock-run/penstock/worker/capsule"
 )
 
@@ -23,6 +24,9 @@ type Custom struct {
 	// Command is the program and its first arguments: an absolute path, or a
 	// name to look up in PATH. Empty: the protocol's own program.
 	Command []string `yaml:"command,omitempty" json:"command,omitempty"`
+	// Package is the package of npm with versions of the program. Empty: that of the
+	// protocol, if the program is the protocol's own.
+	Package string `yaml:"package,omitempty" json:"package,omitempty"`
 	// Env are variables for the program. They are not secret: jobs name secrets.
 	Env map[string]string `yaml:"env,omitempty" json:"env,omitempty"`
 	// API is the model API that a program of protocol command or acp needs:
@@ -37,6 +41,9 @@ type Custom struct {
 }
 
 var (
+	packageName = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^(@[a-z0-9][a-z0-9._-]{0,99}/)?[a-z0-9][a-z0-9._-]{0,99}$`)
+	})
 	customName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`) })
 	customEnv  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`) })
 )
@@ -73,6 +80,12 @@ func (a *Agents) Validate(name string, c Custom) error {
 	if bad, ok := errors.AsType[*capsule.PatternError](c.Conversation.Validate()); ok {
 		return wrong(".conversation."+bad.Field, "%s", bad.Why)
 	}
+	if c.Package != "" && !packageName().MatchString(c.Package) {
+		return wrong(".package", "%q is not the name of a package of npm", c.Package)
+	}
+	if c.Package != "" && len(c.Command) > 0 && strings.Contains(c.Command[0], "/") {
+		return wrong(".package", "has its programs by name, and command[0] is a path: %s", c.Command[0])
+	}
 	for i, word := range c.Command {
 		if strings.ContainsRune(word, 0) || i == 0 && word == "" {
 			return wrong(fmt.Sprintf(".command[%d]", i), "is empty, or has a NUL byte")
@@ -105,8 +118,15 @@ type custom struct {
 func (c custom) About() About {
 	about := c.Adapter.About()
 	about.Name, about.Brought = c.name, false
+	program := about.Protocol
 	if len(c.Command) > 0 {
-		about.Install = ""
+		program, about.Install = c.Command[0], ""
+	}
+	switch {
+	case c.Package != "":
+		about.Package = agentstore.Package{Name: c.Package, Program: program}
+	case program != about.Protocol:
+		about.Package = agentstore.Package{}
 	}
 	if c.API != "" {
 		about.API = c.API

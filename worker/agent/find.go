@@ -3,6 +3,7 @@ package agent
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -15,7 +16,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/worker/agent/internal/wording"
+	"github.com/penstock-run/penstock/worker/agentstore"
 	"github.com/penstock-run/penstock/worker/scratch"
 )
 
@@ -26,8 +29,10 @@ type Program struct {
 	// Mounts are the paths of the host that the program needs besides the system's own
 	// directories.
 	Mounts []string
-	// Version is the version that the program reported, if it was asked.
-	Version string
+	// Version is the version that the program reported, if it was asked, or the one that
+	// the job names. Then Digest is that of its files, see package agentstore, and Bin a
+	// directory with the program alone, for PATH.
+	Version, Digest, Bin string
 }
 
 // Command returns the command line of the program, or of the one of that name in the
@@ -101,9 +106,15 @@ func (a *Agents) Check(ctx context.Context, name string) (Program, error) {
 	if err != nil || len(p.Args) == 0 {
 		return p, err
 	}
+	p.Version, err = a.Ask(ctx, name, p)
+	return p, err
+}
+
+// Ask asks a program of an agent for its version, as Check does.
+func (a *Agents) Ask(ctx context.Context, name string, p Program) (string, error) {
 	home, done, err := scratch.Dir("version")
 	if err != nil {
-		return p, fmt.Errorf("check agent %s: %w", name, err)
+		return "", fmt.Errorf("check agent %s: %w", name, err)
 	}
 	defer func() { _ = done() }() // what is left, the next one removes
 	ctx, cancel := context.WithTimeout(ctx, versionTime)
@@ -119,10 +130,9 @@ func (a *Agents) Check(ctx context.Context, name string) (Program, error) {
 	cmd.WaitDelay = 2 * time.Second
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		return p, fmt.Errorf("check agent %s: %s --version: %w: %s", name, strings.Join(p.Args, " "), err, wording.Short(string(bytes.TrimSpace(out)), 300))
+		return "", fmt.Errorf("check agent %s: %s --version: %w: %s", name, strings.Join(p.Args, " "), err, wording.Short(string(bytes.TrimSpace(out)), 300))
 	}
-	p.Version = version.FindString(string(out))
-	return p, nil
+	return version.FindString(string(out)), nil
 }
 
 var version = regexp.MustCompile(`\d+\.\d+\.\d+[-+.\w]*`)
@@ -179,6 +189,67 @@ func nativeBeside(script string) string {
 		}
 	}
 	return ""
+}
+
+// Use returns the program of an installed version, whose files are those that were installed,
+// or an [*agentstore.UseError]. In a jail whose root is an image, a script runs by the image's own
+// interpreter. The version stays installed until release is called.
+func (a *Agents) Use(ctx context.Context, name, version string, image bool) (p Program, release func() error, err error) {
+	adapter, err := a.Get(name)
+	if err != nil {
+		return Program{}, nil, err
+	}
+	used, err := a.cfg.Store.Use(ctx, adapter.About().Package.Name, version)
+	if err != nil {
+		return Program{}, nil, err
+	}
+	if p, err = a.Installed(adapter.About(), used.Installed, image); err != nil {
+		return Program{}, nil, errors.Join(&agentstore.UseError{Err: err}, used.Close())
+	}
+	return p, used.Close, nil
+}
+
+// Installed is the program of a version that is there, for a jail whose root is an image or not.
+func (a *Agents) Installed(about About, i agentstore.Installed, image bool) (Program, error) {
+	p, err := a.resolve(i.Path())
+	if err != nil {
+		return Program{}, err
+	}
+	switch script := len(p.Args) > 1; {
+	case script && image:
+		p.Args[0], p.Mounts = filepath.Base(p.Args[0]), nil
+	case script:
+		p.Mounts = p.Mounts[:1] // the interpreter
+	default:
+		p.Mounts = nil
+	}
+	_, more := a.named(about)
+	p.Args, p.Mounts = append(p.Args, more...), append(p.Mounts, i.Tree())
+	p.Version, p.Digest, p.Bin = i.Version, i.Digest, i.Bin()
+	return p, nil
+}
+
+// Store has the versions of agents on this host.
+func (a *Agents) Store() *agentstore.Store { return a.cfg.Store }
+
+// Labels are the labels of a worker of this host, for the versions of agents that it has.
+func (a *Agents) Labels() []string {
+	if a.cfg.Store == nil {
+		return nil
+	}
+	var labels []string
+	for _, about := range a.All() {
+		if about.Package.Name == "" {
+			continue
+		}
+		for _, version := range a.cfg.Store.Versions(about.Package.Name) {
+			if jobs.CheckAgentVersion(version) == nil {
+				labels = append(labels, jobs.VersionLabel(about.Name, version))
+			}
+		}
+	}
+	slices.Sort(labels)
+	return slices.Compact(labels)
 }
 
 // shebang returns the interpreter that a script names in its first line, with its

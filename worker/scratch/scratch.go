@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	"github.com/penstock-run/penstock/worker/internal/disk"
@@ -17,27 +18,35 @@ import (
 // A program that is killed leaves it to the next one of this user that asks for one for the
 // same purpose.
 func Dir(purpose string) (dir string, done func() error, err error) {
+	dir, _, done, err = In(os.TempDir(), purpose)
+	return dir, done, err
+}
+
+// In is Dir in a directory that the caller chooses, where what it makes can be renamed to its
+// place. A process that has the lock open, too, keeps the directory from being removed when the
+// program is killed.
+func In(parent, purpose string) (dir string, lock *os.File, done func() error, err error) {
 	prefix := "penstock-" + purpose + "-"
-	removeLeft(prefix)
+	removeLeft(parent, prefix)
 	for {
-		outer, err := os.MkdirTemp("", prefix)
+		outer, err := os.MkdirTemp(parent, prefix)
 		if err != nil {
-			return "", nil, err
+			return "", nil, nil, err
 		}
-		lock, err := disk.TryLock(filepath.Join(outer, lockName), syscall.LOCK_EX)
+		held, err := disk.TryLock(filepath.Join(outer, lockName), syscall.LOCK_EX)
 		if errors.Is(err, disk.ErrLocked) || errors.Is(err, os.ErrNotExist) {
 			continue // another program took it for one that is left, and removes it
 		}
 		if err != nil {
-			return "", nil, errors.Join(fmt.Errorf("directory for temporary files: %w", err), os.RemoveAll(outer))
+			return "", nil, nil, errors.Join(fmt.Errorf("directory for temporary files: %w", err), os.RemoveAll(outer))
 		}
 		// Removed under the lock: whoever gets it afterwards finds nothing.
-		done = func() error { return errors.Join(disk.RemoveAll(outer), lock.Release()) }
+		done = func() error { return errors.Join(disk.RemoveAll(outer), held.Release()) }
 		dir = filepath.Join(outer, filesName)
 		if err := os.Mkdir(dir, 0o700); err != nil {
-			return "", nil, errors.Join(err, done())
+			return "", nil, nil, errors.Join(err, done())
 		}
-		return dir, done, nil
+		return dir, held.File, done, nil
 	}
 }
 
@@ -49,12 +58,16 @@ const (
 
 // removeLeft removes directories whose programs have ended. What cannot be removed is left
 // for the next one.
-func removeLeft(prefix string) {
-	found, err := filepath.Glob(filepath.Join(os.TempDir(), prefix+"*"))
+func removeLeft(parent, prefix string) {
+	entries, err := os.ReadDir(parent)
 	if err != nil {
 		return
 	}
-	for _, outer := range found {
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), prefix) {
+			continue
+		}
+		outer := filepath.Join(parent, e.Name())
 		st, err := os.Lstat(outer)
 		if err != nil || !st.IsDir() || st.Sys().(*syscall.Stat_t).Uid != uint32(os.Geteuid()) || !ours(outer) { //nolint:gosec // an id of a user fits
 			continue

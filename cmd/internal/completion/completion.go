@@ -82,6 +82,10 @@ func (c Completer) argumentOf(cmd *cobra.Command) cobra.CompletionFunc {
 		complete = c.credentialNames
 	case word == "NAME" && group == "agent":
 		complete = c.agentNames
+	case word == "NAME@VERSION" && cmd.Name() == "install":
+		complete = c.agentNames
+	case word == "NAME@VERSION":
+		complete = c.installedVersions
 	case word == "ROLE":
 		complete = oneOf(input.Strings(jobs.Roles...))
 	case cmd.Name() == "schema":

@@ -166,6 +166,24 @@ func (c Completer) agentNames(cmd *cobra.Command, _ []string, begun string) ([]c
 	return beginning(workerparts.Agents(c.Shell.Config).Names(), begun), sorted
 }
 
+// installedVersions are the versions of agents on this host.
+func (c Completer) installedVersions(cmd *cobra.Command, _ []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if c.Load(cmd.Flags()) != nil {
+		return nil, sorted
+	}
+	agents := workerparts.Agents(c.Shell.Config)
+	var all []string
+	for _, about := range agents.All() {
+		if about.Package.Name == "" {
+			continue
+		}
+		for _, version := range agents.Store().Versions(about.Package.Name) {
+			all = append(all, about.Name+"@"+version)
+		}
+	}
+	return beginning(all, begun), sorted
+}
+
 // credentialNames are the credentials that the data directory's broker accepts.
 func (c Completer) credentialNames(cmd *cobra.Command, _ []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if c.Load(cmd.Flags()) != nil {

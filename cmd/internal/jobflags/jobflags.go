@@ -44,6 +44,7 @@ func (f *Flags) Add(flags *pflag.FlagSet) {
 	flags.StringVar(&j.Repo.Ref, "ref", "", "branch, tag or commit to begin from (default: the repository's HEAD)")
 	flags.StringVar(&j.FromSalvage, "from-salvage", "", "begin from the last saved changes of this earlier job")
 	flags.StringVar(&j.Agent.Name, "agent", "", `coding agent: "claude", or "command" for the program after --`)
+	flags.StringVar(&j.Agent.Version, "agent-version", "", "version of the agent, which workers have from penstock agent install (default: the agent that the worker finds)")
 	flags.StringVar(&j.Agent.Model, "model", "", "model for the agent")
 	flags.StringArrayVar(&j.Agent.AllowModels, "allow-model", nil, "model that the agent may call, by its name on the wire; NAME* is all that begin so (repeatable; default: what the policy permits)")
 	flags.IntVar(&j.Agent.MaxTurns, "max-turns", 0, "maximum of model turns")

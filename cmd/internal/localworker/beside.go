@@ -2,11 +2,13 @@ package localworker
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/pool"
+	"github.com/penstock-run/penstock/cmd/internal/workerparts"
 	"github.com/penstock-run/penstock/jobs"
 )
 
@@ -22,6 +24,9 @@ func Beside(ctx context.Context, shell cli.Shell, p *pool.Pool, slots int, work 
 		return ctx, nil
 	}
 	for _, job := range work { // no other worker serves them
+		if err := installed(shell, job.Agent); err != nil {
+			return nil, err
+		}
 		for _, need := range job.Needs {
 			if !slices.Contains(shell.Config.Worker.Labels, need) {
 				return nil, cli.Usage("declare that this host has it: PENSTOCK_WORKER_LABELS="+strings.Join(job.Needs, ",")+"; or use --server",
@@ -38,4 +43,13 @@ func Beside(ctx context.Context, shell cli.Shell, p *pool.Pool, slots int, work 
 		return nil, err
 	}
 	return p.Start(ctx, p.Answering, p.Dispatcher.Run, w.Run), nil
+}
+
+// installed refuses an agent whose version this host does not have.
+func installed(shell cli.Shell, a jobs.Agent) error {
+	if a.Version == "" || slices.Contains(workerparts.Agents(shell.Config).Labels(), jobs.VersionLabel(a.Name, a.Version)) {
+		return nil
+	}
+	return cli.Fail(cli.ExitNotFound, fmt.Sprintf("install it: penstock agent install %s@%s; or use --server", a.Name, a.Version),
+		"the job's agent is %s@%s, which is not installed for this command's own worker, the only one", a.Name, a.Version)
 }

@@ -64,6 +64,7 @@ var jobFields = map[string]string{
 
 	"agent":                       "The coding agent.",
 	"agent.name":                  "The agent: claude, or another that the workers know; command runs a program of yours.",
+	"agent.version":               "The version of the agent's program, exactly: only workers with that version installed claim the job. Left out, the program that the worker finds.",
 	"agent.command":               "The program and its arguments, for the agent command.",
 	"agent.command[]":             "The program, or an argument.",
 	"agent.model":                 "The model. Left out, the agent's default.",
@@ -181,6 +182,9 @@ var resultFields = map[string]string{
 	"checks[].tests.failed_cases[]": "A name.",
 	"checks[].tests.notes":          "What could not be read.",
 	"checks[].tests.notes[]":        "A line for people.",
+
+	"agent_version": "The version of the agent's program, if the job names one.",
+	"agent_digest":  "The SHA-256 of the list of that program's files.",
 
 	"durations":           "How long the stages took, in seconds.",
 	"durations.queue":     "Waiting in the queue.",

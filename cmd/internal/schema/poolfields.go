@@ -41,6 +41,7 @@ var recordFields = map[string]string{
 	"needs[]":       "A label of workers.",
 	"title":         "What the job is about, in a line.",
 	"agent":         "The agent's name.",
+	"agent_version": "The version of the agent that the job names.",
 	"isolation":     "Where the attempt's files live.",
 	"repo":          "The repository, without credentials.",
 	"source":        "How the job came in: cli, nats, schedule or batch.",

@@ -226,12 +226,13 @@ var ranges = map[string][2]float64{
 
 // patterns are the strings of a job that are names.
 var patterns = map[string]string{
-	"batch":       `^[a-z0-9][a-z0-9-]{0,62}$`,
-	"queue":       `^[a-z0-9][a-z0-9-]{0,62}$`,
-	"agent.name":  `^[a-z0-9][a-z0-9-]{0,62}$`,
-	"item":        `^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`,
-	"session":     `^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$`,
-	"repo.commit": `^[0-9a-f]{40}([0-9a-f]{24})?$`,
+	"batch":         `^[a-z0-9][a-z0-9-]{0,62}$`,
+	"queue":         `^[a-z0-9][a-z0-9-]{0,62}$`,
+	"agent.name":    `^[a-z0-9][a-z0-9-]{0,62}$`,
+	"agent.version": `^[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?$`,
+	"item":          `^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`,
+	"session":       `^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$`,
+	"repo.commit":   `^[0-9a-f]{40}([0-9a-f]{24})?$`,
 
 	"trace.traceparent": `^00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$`,
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/penstock-run/penstock/worker"
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/agent/builtin"
+	"github.com/penstock-run/penstock/worker/agentstore"
 	"github.com/penstock-run/penstock/worker/poolmark"
 	"github.com/penstock-run/penstock/worker/workspace"
 )
@@ -97,7 +98,12 @@ func Agents(settings *cli.Config) *agent.Agents {
 	if settings.Worker.Claude != "" {
 		programs["claude"] = settings.Worker.Claude
 	}
-	return builtin.Agents(agent.Config{Programs: programs, Custom: settings.Agents, Path: os.Getenv("PATH")})
+	return builtin.Agents(agent.Config{Programs: programs, Custom: settings.Agents, Path: os.Getenv("PATH"), Store: AgentStore(settings)})
+}
+
+// AgentStore has the versions of agents that are installed on this host.
+func AgentStore(settings *cli.Config) *agentstore.Store {
+	return agentstore.New(filepath.Join(settings.Data, "agents"))
 }
 
 // Able reports what a job asks for and its agent, or every agent, cannot do.

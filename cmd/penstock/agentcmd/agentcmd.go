@@ -1,5 +1,5 @@
 // Package agentcmd is the command agent: the coding agents, what each can do, where its
-// program is on this host, and a test of one.
+// program is on this host, a test of one, and versions of them that are installed side by side.
 package agentcmd
 
 import (
@@ -18,11 +18,12 @@ type line struct {
 	Protocol string   `json:"protocol"`
 	Program  []string `json:"program"`
 	Missing  string   `json:"missing,omitempty"` // why there is none here
+	Versions []string `json:"versions"`          // that are installed for jobs that name one
 	agent.Abilities
 }
 
 var view = cli.View[line]{
-	Header: []string{"AGENT", "PROTOCOL", "API", "CAN", "PROGRAM"},
+	Header: []string{"AGENT", "PROTOCOL", "API", "CAN", "VERSIONS", "PROGRAM"},
 	Row: func(l line) []string {
 		program := strings.Join(l.Program, " ")
 		switch {
@@ -31,7 +32,7 @@ var view = cli.View[line]{
 		case program == "":
 			program = "the job's own"
 		}
-		return []string{l.Name, l.Protocol, l.API, strings.Join(can(l.Abilities), " "), program}
+		return []string{l.Name, l.Protocol, l.API, strings.Join(can(l.Abilities), " "), strings.Join(l.Versions, " "), program}
 	},
 	ID: func(l line) string { return l.Name },
 }
@@ -56,25 +57,29 @@ func can(a agent.Abilities) []string {
 
 // New returns the command agent.
 func New(shell cli.Shell) *cobra.Command {
-	root := &cobra.Command{Use: "agent", Aliases: []string{"agents"}, Short: "Show and test the coding agents"}
+	root := &cobra.Command{Use: "agent", Aliases: []string{"agents"}, Short: "Show and test the coding agents, and install versions of them"}
 	root.AddCommand(&cobra.Command{
 		Use: "ls", Short: "List the agents, what each can do, and where its program is on this host", Args: cobra.NoArgs,
 		Long: `Ls lists the agents that jobs may name. It looks for their programs but does not start
-them; penstock doctor starts each of them in a jail.`,
+them; penstock doctor starts each of them in a jail. VERSIONS are those that penstock agent install
+has brought to this host; penstock agent versions says more about them.`,
 		RunE: func(*cobra.Command, []string) error {
 			agents := workerparts.Agents(shell.Config)
 			var lines []line
 			for _, about := range agents.All() {
-				line := line{Name: about.Name, Protocol: about.Protocol, Program: []string{}, Abilities: about.Abilities}
+				line := line{Name: about.Name, Protocol: about.Protocol, Program: []string{}, Versions: []string{}, Abilities: about.Abilities}
 				if program, err := agents.Find(about.Name); err != nil {
 					line.Missing = err.Error()
 				} else if len(program.Args) > 0 {
 					line.Program = program.Args
 				}
+				if about.Package.Name != "" {
+					line.Versions = append(line.Versions, agents.Store().Versions(about.Package.Name)...)
+				}
 				lines = append(lines, line)
 			}
 			return view.List(shell.Out, *shell.Format, lines)
 		},
-	}, newTest(shell))
+	}, newTest(shell), newInstall(shell), newVersions(shell), newRemove(shell))
 	return root
 }

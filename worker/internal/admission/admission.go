@@ -88,6 +88,13 @@ func (a *Admission) turnDrain(drain *why.Drain) bool {
 	return turned
 }
 
+// Again has slots that wait for a job begin to wait anew: what they ask for has changed.
+func (a *Admission) Again() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.announce()
+}
+
 // announce is called with the lock held.
 func (a *Admission) announce() {
 	close(a.changed)

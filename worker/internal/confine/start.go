@@ -47,6 +47,8 @@ type Start struct {
 	// Program is this program, as the agent sees it, and Inside the URL of its worker;
 	// empty: there is none.
 	Program, Inside string
+	// Version and Digest are those of the agent's program, if the job names a version.
+	Version, Digest string
 
 	model, inside   string       // the addresses in Spec.Listen; empty: absent
 	hostModel, host net.Listener // of the host, instead of these; else nil
@@ -102,7 +104,7 @@ func (j Jail) Agent(plan agent.Plan, model *Way) (*Start, error) {
 	// A proxy setting of the agent's own would hide the gate.
 	env := slices.DeleteFunc(slices.Clone(plan.Env), func(kv string) bool { return has(j.env, kv) })
 	spec.Env = slices.Concat(env, spec.Env)
-	s := &Start{Spec: spec}
+	s := &Start{Spec: spec, Version: plan.Program.Version, Digest: plan.Program.Digest}
 	switch {
 	case model == nil:
 	case model.listener != nil:
@@ -113,6 +115,7 @@ func (j Jail) Agent(plan agent.Plan, model *Way) (*Start, error) {
 	if err := j.showPlan(&s.Spec, plan); err != nil {
 		return nil, err
 	}
+	firstInPath(&s.Spec, plan.Program.Bin)
 	if err := j.showProgram(s); err != nil {
 		return nil, err
 	}
@@ -157,7 +160,8 @@ func (j Jail) Draft(plan agent.Plan, model *Way) (*Start, error) {
 		spec.Mounts[i].Writable = false
 	}
 	spec.Args, spec.Grace = plan.Args, j.cfg.Grace
-	s := &Start{Spec: spec}
+	firstInPath(&spec, plan.Program.Bin)
+	s := &Start{Spec: spec, Version: plan.Program.Version, Digest: plan.Program.Digest}
 	if model != nil {
 		s.listenForModel(j.gate)
 	}
@@ -174,12 +178,17 @@ func (j Jail) showProgram(s *Start) error {
 		dir = path.Join(path.Dir(j.home), "bin")
 	}
 	s.Program = path.Join(dir, "penstock")
-	for i, kv := range s.Spec.Env {
-		if rest, ok := strings.CutPrefix(kv, "PATH="); ok {
-			s.Spec.Env[i] = "PATH=" + dir + ":" + rest
+	firstInPath(&s.Spec, dir)
+	return j.link(&s.Spec, j.cfg.Program, s.Program)
+}
+
+// firstInPath puts a directory before the others of PATH, unless it is empty.
+func firstInPath(s *sandbox.Spec, dir string) {
+	for i, kv := range s.Env {
+		if rest, ok := strings.CutPrefix(kv, "PATH="); ok && dir != "" {
+			s.Env[i] = "PATH=" + dir + ":" + rest
 		}
 	}
-	return j.link(&s.Spec, j.cfg.Program, s.Program)
 }
 
 // openInside opens a listener for the worker in the agent's jail, or on the host if the

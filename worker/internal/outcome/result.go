@@ -62,6 +62,11 @@ func (w *Result) SetValue(value json.RawMessage) {
 	w.change(func(r *jobs.Result) { r.Value = value })
 }
 
+// SetAgent records the version of the agent's program, and its digest.
+func (w *Result) SetAgent(version, digest string) {
+	w.change(func(r *jobs.Result) { r.AgentVersion, r.AgentDigest = version, digest })
+}
+
 // SetDisk records the size of the workspace.
 func (w *Result) SetDisk(use jobs.DiskUse) {
 	w.change(func(r *jobs.Result) { r.Disk = use })

@@ -17,6 +17,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/worker/agent"
+	"github.com/penstock-run/penstock/worker/agentstore"
 	"github.com/penstock-run/penstock/worker/workspace"
 )
 
@@ -106,6 +107,9 @@ func reason(err error) jobs.Reason {
 	}
 	if _, ok := errors.AsType[*jobs.InvalidError](err); ok {
 		return jobs.InvalidJob
+	}
+	if _, ok := errors.AsType[*agentstore.UseError](err); ok {
+		return jobs.AgentVersion
 	}
 	if _, ok := errors.AsType[*agent.MissingError](err); ok {
 		return jobs.AgentMissing

@@ -17,6 +17,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/control"
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/agent/internal/decode"
+	"github.com/penstock-run/penstock/worker/agentstore"
 	"github.com/penstock-run/penstock/worker/capsule"
 )
 
@@ -32,6 +33,9 @@ type Adapter struct{}
 func (Adapter) About() agent.About {
 	return agent.About{
 		Name: "claude", Protocol: "claude", Install: "npm install -g @anthropic-ai/claude-code",
+		Package: agentstore.Package{
+			Name: "@anthropic-ai/claude-code", Program: "claude", Native: []string{"@anthropic-ai/claude-code-*/claude"},
+		},
 		Conversation: capsule.Files{Paths: []capsule.Pattern{".claude/projects/*/{id}.jsonl"}},
 		Abilities: agent.Abilities{
 			Interactive: true, Questions: true, Interrupt: true, Resume: true, Model: true, MaxTurns: true,

@@ -16,6 +16,7 @@ import (
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/agent/internal/decode"
 	"github.com/penstock-run/penstock/worker/agent/internal/jsonrpc"
+	"github.com/penstock-run/penstock/worker/agentstore"
 	"github.com/penstock-run/penstock/worker/capsule"
 )
 
@@ -29,6 +30,9 @@ type Adapter struct{}
 func (Adapter) About() agent.About {
 	return agent.About{
 		Name: "codex", Protocol: "codex", Install: "npm install -g @openai/codex",
+		Package: agentstore.Package{
+			Name: "@openai/codex", Program: "codex", Native: []string{"@openai/codex-*/vendor/*/bin/codex"},
+		},
 		Conversation: capsule.Files{Paths: []capsule.Pattern{".codex/sessions/*/*/*/rollout-*-{id}.jsonl"}},
 		OneShot:      true,
 		Abilities: agent.Abilities{

@@ -18,6 +18,7 @@ import (
 
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/agent/internal/decode"
+	"github.com/penstock-run/penstock/worker/agentstore"
 	"github.com/penstock-run/penstock/worker/capsule"
 )
 
@@ -31,6 +32,7 @@ type Adapter struct{}
 func (Adapter) About() agent.About {
 	return agent.About{
 		Name: "gemini", Protocol: "gemini", Install: "npm install -g @google/gemini-cli",
+		Package:      agentstore.Package{Name: "@google/gemini-cli", Program: "gemini"},
 		Conversation: capsule.Files{Paths: []capsule.Pattern{".gemini/tmp/penstock/chats/session-*{id8}*.jsonl"}}, OneShot: true,
 		Abilities: agent.Abilities{
 			Interactive: true, Interrupt: true, Resume: true, Model: true, MaxTurns: true, Tokens: true, Images: true,

@@ -24,6 +24,7 @@ import (
 	"github.com/penstock-run/penstock/worker/agent/internal/acp"
 	"github.com/penstock-run/penstock/worker/agent/internal/decode"
 	"github.com/penstock-run/penstock/worker/agent/internal/wording"
+	"github.com/penstock-run/penstock/worker/agentstore"
 )
 
 // An Adapter starts and decodes opencode.
@@ -33,6 +34,10 @@ type Adapter struct{}
 func (Adapter) About() agent.About {
 	return agent.About{
 		Name: "opencode", Protocol: "opencode", Install: "npm install -g opencode-ai", OneShot: true,
+		Package: agentstore.Package{
+			// Of the two for x64 the first one runs on every processor.
+			Name: "opencode-ai", Program: "opencode", Native: []string{"opencode-*-baseline/bin/opencode", "opencode-*/bin/opencode"},
+		},
 		Abilities: agent.Abilities{
 			Interactive: true, Questions: true, Interrupt: true, Resume: true, Model: true, Tokens: true, Cost: true,
 			Images: true, Instructions: true, MCPServers: true, API: "anthropic",

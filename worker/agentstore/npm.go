@@ -1,0 +1,88 @@
+package agentstore
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// An NPMError is what npm says when it cannot install a package.
+type NPMError struct {
+	Code    string // its word for the reason: "ETARGET"
+	Summary string
+}
+
+func (e *NPMError) Error() string { return "npm: " + e.Summary }
+
+// Unknown reports whether the registry has no such package, or no such version of it.
+func (e *NPMError) Unknown() bool { return e.Code == "E404" || e.Code == "ETARGET" }
+
+// Unreachable reports whether the registry was not reached.
+func (e *NPMError) Unreachable() bool {
+	return slices.Contains([]string{
+		"ECONNREFUSED", "ECONNRESET", "ENOTFOUND", "EAI_AGAIN", "ETIMEDOUT", "ENETUNREACH", "EHOSTUNREACH", "ERR_SOCKET_TIMEOUT", "ENOTCACHED",
+	}, e.Code) || strings.HasPrefix(e.Code, "E5") // a status of HTTP
+}
+
+// npmArguments settle what the user's own settings of npm could change: what is installed, where
+// and how. Which registry, which proxy and which credentials is up to those settings.
+var npmArguments = []string{
+	"install", "--ignore-scripts", "--global=false", "--workspaces=false", "--dry-run=false", "--include=optional", "--omit=dev",
+	"--install-strategy=hoisted", "--bin-links=true", "--save=true", "--save-exact", "--package-lock=true",
+	"--audit=false", "--fund=false", "--update-notifier=false", "--json", "--loglevel=error",
+}
+
+// fetch has npm install the package in a tree. No script of it or of another package runs. The
+// lock of the temporary directory is open in npm, too, so that no other program removes the
+// directory while npm writes to it.
+func (r Request) fetch(ctx context.Context, tree string, lock *os.File) error {
+	if err := os.Mkdir(tree, 0o755); err != nil { //nolint:gosec // programs in jails look into it
+		return err
+	}
+	// Without it npm would look for a project in the directories above.
+	if err := os.WriteFile(filepath.Join(tree, "package.json"), []byte(`{"private":true}`), 0o644); err != nil { //nolint:gosec // as npm makes it
+		return err
+	}
+	cmd := exec.CommandContext(ctx, r.NPM, append(npmArguments, "--prefix", tree, r.Package.Name+"@"+r.Version)...)
+	cmd.Dir, cmd.Env, cmd.ExtraFiles = tree, r.Env, []*os.File{lock}
+	cmd.SysProcAttr = ending()
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = 2 * time.Second // what it began may keep the pipe open
+	var out, problems bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &problems
+	// On Linux npm ends with the thread that starts it.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	err := cmd.Run()
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	if _, exited := errors.AsType[*exec.ExitError](err); !exited {
+		return err
+	}
+	return npmError(out.Bytes(), problems.String(), err)
+}
+
+// npmError is what npm has printed about its end.
+func npmError(out []byte, problems string, err error) error {
+	var said struct {
+		Error struct {
+			Code    string `json:"code"`
+			Summary string `json:"summary"`
+		} `json:"error"`
+	}
+	if json.Unmarshal(out, &said) == nil && said.Error.Summary != "" {
+		return &NPMError{said.Error.Code, said.Error.Summary}
+	}
+	return fmt.Errorf("npm: %w: %.500s", err, strings.TrimSpace(problems))
+}
