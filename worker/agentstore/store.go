@@ -66,7 +66,7 @@ type Store struct {
 
 	mu       sync.Mutex
 	verified map[string]string // the metadata of trees whose files were read, by directory
-	broken   map[string]string // the inodes of directories whose trees have changed
+	broken   map[string]string // the directories whose trees have changed, as they were then
 }
 
 // New returns the store below a directory, which need not exist. It does no I/O.
@@ -250,16 +250,21 @@ func (s *Store) setBroken(dir string) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.broken[dir] = disk.Inode(info)
+	s.broken[dir] = madeAs(info)
 }
 
 func (s *Store) isBroken(dir string) bool {
 	s.mu.Lock()
-	inode := s.broken[dir]
+	was := s.broken[dir]
 	s.mu.Unlock()
-	if inode == "" {
+	if was == "" {
 		return false
 	}
 	info, err := os.Lstat(dir)
-	return err == nil && disk.Inode(info) == inode
+	return err == nil && madeAs(info) == was
+}
+
+// madeAs tells a directory from one that is made later in its place, which may have the same inode.
+func madeAs(info os.FileInfo) string {
+	return fmt.Sprint(disk.Inode(info), info.ModTime().UnixNano())
 }
