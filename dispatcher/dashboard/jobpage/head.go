@@ -19,6 +19,7 @@ type head struct {
 	Record   jobs.Record
 	Title    string
 	Standing why.Standing
+	Beside   []beside // jobs that change the same files
 	Spent    string
 	Finished bool
 	Failed   bool
@@ -26,6 +27,9 @@ type head struct {
 	Actions  []action
 	Send     bool // a message may be sent
 }
+
+// beside is another job, and what it changes as well.
+type beside struct{ Job, Text string }
 
 func newHead(v *dashboard.Visit) (head, error) {
 	ref := operation.Ref{ID: v.R.PathValue("id")}
@@ -40,6 +44,9 @@ func newHead(v *dashboard.Visit) (head, error) {
 		return head{}, err
 	}
 	h.Standing.Message, h.Standing.Change = visible.Line(h.Standing.Message), visible.Line(h.Standing.Change)
+	for _, o := range h.Standing.Overlaps {
+		h.Beside = append(h.Beside, beside{o.Job, visible.Line(o.String())})
+	}
 	h.Failed = h.Finished && rec.Outcome != jobs.Success && rec.Outcome != jobs.Skip
 	switch rec.State {
 	case jobs.Finished:

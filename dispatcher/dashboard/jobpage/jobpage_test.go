@@ -29,6 +29,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/jobs/feed"
 	"github.com/penstock-run/penstock/jobs/jobstest"
+	"github.com/penstock-run/penstock/jobs/overlap"
 	"github.com/penstock-run/penstock/jobs/queue"
 	"github.com/penstock-run/penstock/jobs/session"
 )
@@ -404,6 +405,24 @@ func TestActions(t *testing.T) {
 	}
 	if rec, err = p.client.Get(jobstest.Context(t), job.id); err != nil || rec.State == jobs.Finished {
 		t.Errorf("after the retry: %s, %v", rec.State, err)
+	}
+}
+
+// The page of a job names those that change the same files, whose names agents have chosen.
+func TestJobsOfTheSameFiles(t *testing.T) {
+	t.Parallel()
+	p := open(t)
+	job := jobstest.Job()
+	job.Repo.URL = "https://example.org/r.git"
+	rec := jobstest.Submit(t, p.queue, job)
+	jobstest.Claim(t, p.queue, "w")
+	found := jobs.Overlap{Job: "other", Files: []string{"a\u202e<b>.go"}, Lines: []string{"a\u202e<b>.go"}}
+	if err := overlap.Of(p.queue.Workers()).Note(t.Context(), rec.ID, found); err != nil {
+		t.Fatal(err)
+	}
+	page := p.page(jobs.RoleViewer, "/ui/jobs/"+rec.ID)
+	if !strings.Contains(page, `<a href="/ui/jobs/other">Beside it</a>: <span class="dim">job other changes the same files: a`) || strings.Contains(page, "<b>.go") || strings.Contains(page, "\u202e") {
+		t.Errorf("the page says %s", page)
 	}
 }
 
