@@ -206,6 +206,8 @@ func everywhere(f *fixture, done, dead string) map[string][][]string {
 		"penstock dead ls":  {{"dead", "ls"}, {"dead", "ls", "-o", "yaml"}},
 		"penstock dead get": {{"dead", "get", dead}, {"dead", "get", dead, "-o", "json"}, {"dead", "get", e}}, "penstock dead retry": {{"dead", "retry", e}}, "penstock dead drop": {{"dead", "drop", e}},
 		"penstock agent ls": {{"agent", "ls"}}, "penstock agent test": {{"agent", "test", e}}, "penstock serve": {{"serve", "--cap", e}}, "penstock worker": {{"worker", "--server", "nats://" + e}},
+		"penstock agent install": {{"agent", "install", e}, {"agent", "install", e + "@1.2.3"}, {"agent", "install", "codex@" + e}},
+		"penstock agent remove":  {{"agent", "remove", e}, {"agent", "remove", "codex@" + e}}, "penstock agent versions": {{"agent", "versions"}},
 		"penstock nats credentials": {{"nats", "credentials", e}}, "penstock nats credentials ls": {{"nats", "credentials", "ls"}},
 		"penstock nats credentials revoke": {{"nats", "credentials", "revoke", e}}, "penstock nats credentials config": {{"nats", "credentials", "config"}},
 		"penstock job purge": {{"job", "purge", e}, {"job", "purge", done, "--dry-run"}}, "penstock nats compact": {{"nats", "compact", e}},
