@@ -80,10 +80,7 @@ func (w *Watch) remember(ctx context.Context) (*known, error) {
 
 // look compares what a job has changed by now with what others have.
 func (w *Watch) look(ctx context.Context, k *known, work overlap.Work) error {
-	own, counts, err := w.record(ctx, work.Job)
-	if err != nil || !counts {
-		return err
-	}
+	var own *jobs.Record // read when there is something to tell
 	for _, id := range k.beside(work) {
 		other := k.works[id]
 		found, ok := work.With(other)
@@ -91,9 +88,16 @@ func (w *Watch) look(ctx context.Context, k *known, work overlap.Work) error {
 		if !ok || k.told(work.Job, found) && k.told(id, back) {
 			continue
 		}
+		if own == nil {
+			rec, counts, err := w.record(ctx, work.Job)
+			if err != nil || !counts {
+				return err
+			}
+			own = &rec
+		}
 		rec, counts, err := w.record(ctx, id)
 		if err == nil && counts {
-			err = errors.Join(w.tell(ctx, k, own, found), w.tell(ctx, k, rec, back))
+			err = errors.Join(w.tell(ctx, k, *own, found), w.tell(ctx, k, rec, back))
 		}
 		if err != nil {
 			return err

@@ -72,17 +72,15 @@ func (s Standings) Why(ctx context.Context, id string, open Unfinished) (why.Sta
 
 func (s Standings) facts(ctx context.Context, e record.Entry, open Unfinished) (why.Facts, error) {
 	f := why.Facts{Record: e.Record, Written: e.At}
-	if e.Attempt > 0 && e.Repo != "" {
-		var err error
-		if f.Overlaps, err = overlap.Of(s.Workers).Found(ctx, e.ID); err != nil {
-			return f, err
-		}
-	}
-	if e.State == jobs.Finished {
-		return f, nil
-	}
 	// All at once, since each is a round trip or more.
 	g, asking := errgroup.WithContext(ctx)
+	if e.Attempt > 0 && e.Repo != "" {
+		g.Go(func() (err error) { f.Overlaps, err = overlap.Of(s.Workers).Found(asking, e.ID); return err })
+	}
+	if e.State == jobs.Finished {
+		err := g.Wait()
+		return f, err
+	}
 	g.Go(func() (err error) { f.Now, err = s.Records.Now(asking); return err })
 	g.Go(func() (err error) { f.Lease, err = s.Lanes.Lease(asking, e.Class, e.Lane); return err })
 	g.Go(func() (err error) { f.Queue, err = s.paused(asking, jobs.HoldQueue, e.Queue); return err })
