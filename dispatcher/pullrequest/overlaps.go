@@ -93,23 +93,20 @@ func (l *line) overlap(ctx context.Context, id string, own patchstat.Stat, base 
 	if err != nil {
 		return "", err
 	}
-	var both patchstat.Overlaps
-	both.Add("this", base, own)
-	both.Add("other", res.BaseCommit, changes)
-	pairs, _ := both.Pairs()
-	if len(pairs) == 0 {
+	common, ok := patchstat.Both(patchstat.Patch{Base: base, Stat: own}, patchstat.Patch{Base: res.BaseCommit, Stat: changes})
+	if !ok {
 		return "", nil
 	}
 	note := fmt.Sprint("- #", other.PullRequest.Number)
 	if isPage(other.PullRequest.URL) {
 		note = fmt.Sprintf("- [%d](%s)", other.PullRequest.Number, other.PullRequest.URL)
 	}
-	note += ": " + files(pairs[0].Files)
+	note += ": " + files(common.Files)
 	switch {
 	case base != res.BaseCommit:
 		note += "; it was made from another commit, so lines are not compared"
-	case len(pairs[0].Conflicts) > 0:
-		note += "; the same lines, or lines beside them, of " + files(pairs[0].Conflicts)
+	case len(common.Conflicts) > 0:
+		note += "; the same lines, or lines beside them, of " + files(common.Conflicts)
 	default:
 		note += "; other lines"
 	}

@@ -91,16 +91,13 @@ func (w Work) With(other Work) (found jobs.Overlap, ok bool) {
 	if w.Repo != other.Repo || w.Job == other.Job {
 		return found, false
 	}
-	var both patchstat.Overlaps
-	both.Add(w.Job, w.Base, w.stat())
-	both.Add(other.Job, other.Base, other.stat())
-	pairs, _ := both.Pairs()
-	if len(pairs) == 0 {
+	common, ok := patchstat.Both(w.patch(), other.patch())
+	if !ok {
 		return found, false
 	}
-	found = jobs.Overlap{Job: other.Job, Files: pairs[0].Files, Apart: w.Base != other.Base}
+	found = jobs.Overlap{Job: other.Job, Files: common.Files, Apart: w.Base != other.Base}
 	if !found.Apart {
-		found.Lines = pairs[0].Conflicts
+		found.Lines = common.Conflicts
 	}
 	// Those of the same lines are named first.
 	slices.SortStableFunc(found.Files, func(a, b string) int { return rank(found.Lines, a) - rank(found.Lines, b) })
@@ -117,7 +114,8 @@ func rank(lines []string, path string) int {
 	return 1
 }
 
-func (w Work) stat() (stat patchstat.Stat) {
+func (w Work) patch() patchstat.Patch {
+	var stat patchstat.Stat
 	for _, f := range w.Files {
 		file := patchstat.File{Path: f.Path, Whole: f.Lines == nil}
 		for _, s := range f.Lines {
@@ -125,5 +123,5 @@ func (w Work) stat() (stat patchstat.Stat) {
 		}
 		stat.Files = append(stat.Files, file)
 	}
-	return stat
+	return patchstat.Patch{Base: w.Base, Stat: stat}
 }

@@ -108,6 +108,25 @@ func (o *Overlaps) Pairs() (pairs []Pair, more int) {
 	return pairs, more
 }
 
+// Both compares two patches: what they have in common, and whether that is anything. Lines are compared
+// where both were made from the same commit; else each file in common is a conflict.
+func Both(a, b Patch) (common Pair, ok bool) {
+	var both Overlaps
+	both.Add("a", a.Base, a.Stat)
+	both.Add("b", b.Base, b.Stat)
+	pairs, _ := both.Pairs()
+	if len(pairs) == 0 {
+		return Pair{}, false
+	}
+	return pairs[0], true
+}
+
+// A Patch is what one changes, and the commit that it was made from.
+type Patch struct {
+	Base string
+	Stat Stat
+}
+
 // collide reports whether a merge of both would stop at this file: they change the same
 // lines or adjacent ones, or one of them changes the file as a whole. Lines of
 // different bases cannot be compared.

@@ -11,6 +11,7 @@ import (
 	"github.com/penstock-run/penstock/sandbox"
 	jailpolicy "github.com/penstock-run/penstock/sandbox/policy"
 	"github.com/penstock-run/penstock/worker"
+	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/policy"
 )
 
@@ -44,6 +45,15 @@ func View(cfg *cli.Config) (spec sandbox.Spec, backends []string, err error) {
 		spec.Mounts = append(spec.Mounts, sandbox.Mount{Source: path, Target: path})
 	}
 	return spec, rules.Backends, err
+}
+
+// AskVersion returns the specification of a jail in which an agent's program says its version.
+func AskVersion(spec sandbox.Spec, p agent.Program) sandbox.Spec {
+	spec.Args, spec.Mounts = append(slices.Clone(p.Args), "--version"), slices.Clone(spec.Mounts)
+	for _, path := range p.Mounts {
+		spec.Mounts = append(spec.Mounts, sandbox.Mount{Source: path, Target: path})
+	}
+	return spec
 }
 
 // Here is the base of relative patterns in a policy: this user's home and this

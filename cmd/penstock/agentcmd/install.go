@@ -73,7 +73,7 @@ func install(ctx context.Context, shell cli.Shell, text string) error {
 	defer step.end()
 	i, fresh, err := agents.Store().Install(ctx, agentstore.Request{
 		Package: about.Package, Version: version, NPM: npm, Env: npmEnvironment(os.Environ()), Step: step.begin,
-		Try: func(ctx context.Context, i agentstore.Installed) error { return try(ctx, shell, about, i) },
+		Try: func(ctx context.Context, i agentstore.Installed) error { return try(ctx, shell, agents, about, i) },
 	})
 	if err != nil {
 		return explain(err, about.Package.Name)
@@ -121,15 +121,14 @@ const tryTime = time.Minute
 // try starts a program that is about to be installed, as penstock doctor does: in a jail, or
 // without one where jobs run without one. Other agents than the built-in ones may have no option
 // --version, or a version of their own.
-func try(ctx context.Context, shell cli.Shell, about agent.About, i agentstore.Installed) error {
+func try(ctx context.Context, shell cli.Shell, agents *agent.Agents, about agent.About, i agentstore.Installed) error {
 	ctx, cancel := context.WithTimeout(ctx, tryTime)
 	defer cancel()
-	agents := workerparts.Agents(shell.Config)
 	program, err := agents.Installed(about, i, false)
 	if err != nil || about.Protocol == "command" || about.Protocol == "acp" {
 		return err
 	}
-	said, err := ask(ctx, shell, about.Name, program)
+	said, err := ask(ctx, shell, agents, about.Name, program)
 	if err != nil {
 		return err
 	}
@@ -140,20 +139,16 @@ func try(ctx context.Context, shell cli.Shell, about agent.About, i agentstore.I
 }
 
 // ask asks a program for its version, and returns what it says.
-func ask(ctx context.Context, shell cli.Shell, name string, p agent.Program) (string, error) {
+func ask(ctx context.Context, shell cli.Shell, agents *agent.Agents, name string, p agent.Program) (string, error) {
 	spec, permitted, err := jail.View(shell.Config)
 	if err != nil {
 		return "", err
 	}
 	backend, err := jail.Choose(ctx, shell.Config.Worker.Backend, permitted)("auto")
 	if err != nil || backend.Name() == "none" {
-		return workerparts.Agents(shell.Config).Ask(ctx, name, p)
+		return agents.Ask(ctx, name, p)
 	}
-	spec.Args = append(slices.Clone(p.Args), "--version")
-	for _, path := range p.Mounts {
-		spec.Mounts = append(spec.Mounts, sandbox.Mount{Source: path, Target: path})
-	}
-	out, exit, err := sandbox.Output(ctx, backend, spec)
+	out, exit, err := sandbox.Output(ctx, backend, jail.AskVersion(spec, p))
 	if err == nil && !exit.Success() {
 		err = fmt.Errorf("in a jail it exited with %v: %.300s", exit, strings.TrimSpace(string(out)))
 	}

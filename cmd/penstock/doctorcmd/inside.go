@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
-	"slices"
 	"strings"
 	"time"
 
@@ -28,12 +27,7 @@ func checkInside(ctx context.Context, shell cli.Shell) []Finding {
 		})
 	}
 	inside := func(ctx context.Context, _ string, p agent.Program) (string, error) {
-		s := spec
-		s.Args = append(slices.Clone(p.Args), "--version")
-		for _, path := range p.Mounts {
-			s.Mounts = append(s.Mounts, sandbox.Mount{Source: path, Target: path})
-		}
-		return said(ctx, backend, s)
+		return said(ctx, backend, jail.AskVersion(spec, p))
 	}
 	return append([]Finding{checkView(ctx, backend, spec)}, checkAgents(ctx, shell, inside)...)
 }
