@@ -17,7 +17,8 @@ const fullJob = `{"key":"gh-acme-web-17","batch":"","session":"","queue":"defaul
  "repo":{"url":"https://example.com/r.git","ref":"main","commit":""},
  "isolation":"worktree","image":"",
  "sandbox":{"backend":"auto","network":"allowlist","allow_hosts":["registry.example"],"limits":{"memory":"2GiB","cpus":2,"pids":512,"disk":"10GiB","traffic":"1GiB","connections":8}},
- "agent":{"name":"claude","command":[],"model":"","max_turns":50,"args":[],"interactive":false,"terminals":false,"instructions":"Be brief.","mcp_servers":{"tiny-1":{"command":"sh","args":["tools/s",""],"env":{"A":"b"}}}},
+ "agent":{"name":"claude","command":[],"model":"","max_turns":50,"args":[],"interactive":false,"terminals":false,"instructions":"Be brief.","mcp_servers":{"tiny-1":{"command":"sh","args":["tools/s",""],"env":{"A":"b"}},
+  "far":{"url":"https://tickets.example/mcp","headers":{"Authorization":"Bearer ${TICKETS_TOKEN}","X-Team":"web"},"tools":["search_*","read"]}}},
  "env":{"CI":"1"},"secrets":["NPM_TOKEN"],
  "setup":["npm ci"],"check":["npm test"],"check_rounds":2,
  "timeout":"30m","idle_timeout":"10m","budget":{"usd":2.5,"tokens":2000000},"retry":{"max_attempts":3},
@@ -136,7 +137,24 @@ func TestDecodeRefusesAndNamesTheField(t *testing.T) {
 		{"a server by a relative path", `{"prompt":"p","repo":{"url":"/r"},"agent":{"name":"claude","mcp_servers":{"a":{"command":"./x"}}}}`, "agent.mcp_servers.a.command"},
 		{"NUL for a server", `{"prompt":"p","repo":{"url":"/r"},"agent":{"name":"claude","mcp_servers":{"a":{"command":"x","args":["","\u0000"]}}}}`, "agent.mcp_servers.a.args[1]"},
 		{"preload for a server", `{"prompt":"p","repo":{"url":"/r"},"agent":{"name":"claude","mcp_servers":{"a":{"command":"x","env":{"LD_PRELOAD":"x"}}}}}`, "agent.mcp_servers.a.env.LD_PRELOAD"},
-		{"a server elsewhere", `{"prompt":"p","repo":{"url":"/r"},"agent":{"name":"claude","mcp_servers":{"a":{"url":"https://a.example"}}}}`, "agent.mcp_servers.a.url"},
+		{"a server here and elsewhere", `{"prompt":"p","repo":{"url":"/r"},"agent":{"name":"claude","mcp_servers":{"a":{"command":"x","url":"https://a.example"}}}}`, "agent.mcp_servers.a.url"},
+		{"arguments for a server elsewhere", `{"prompt":"p","repo":{"url":"/r"},"agent":{"name":"claude","mcp_servers":{"a":{"args":["x"],"url":"https://a.example"}}}}`, "agent.mcp_servers.a.url"},
+		{"a server by a socket", `{"prompt":"p","repo":{"url":"/r"},"agent":{"name":"claude","mcp_servers":{"a":{"url":"unix:///run/s"}}}}`, "agent.mcp_servers.a.url"},
+		{"a server without a host", `{"prompt":"p","repo":{"url":"/r"},"agent":{"name":"claude","mcp_servers":{"a":{"url":"https:///mcp"}}}}`, "agent.mcp_servers.a.url"},
+		{"a server by a number", `{"prompt":"p","repo":{"url":"/r"},"agent":{"name":"claude","mcp_servers":{"a":{"url":"https://0x7f000001/"}}}}`, "agent.mcp_servers.a.url"},
+		{"a password in a server's URL", `{"prompt":"p","repo":{"url":"/r"},"agent":{"name":"claude","mcp_servers":{"a":{"url":"https://me:secret@a.example/"}}}}`, "agent.mcp_servers.a.url"},
+		{"a token in a server's query", `{"prompt":"p","repo":{"url":"/r"},"agent":{"name":"claude","mcp_servers":{"a":{"url":"https://a.example/?api_key=1"}}}}`, "agent.mcp_servers.a.url"},
+		{"a secret in the open", `{"prompt":"p","repo":{"url":"/r"},"agent":{"name":"claude","mcp_servers":{"a":{"url":"http://a.example/","headers":{"Authorization":"Bearer ${T}"}}}}}`, "agent.mcp_servers.a.url"},
+		{"a secret in a job", `{"prompt":"p","repo":{"url":"/r"},"agent":{"name":"claude","mcp_servers":{"a":{"url":"https://a.example/","headers":{"Authorization":"Bearer 1"}}}}}`, "agent.mcp_servers.a.headers.Authorization"},
+		{"a header with a line end", `{"prompt":"p","repo":{"url":"/r"},"agent":{"name":"claude","mcp_servers":{"a":{"url":"https://a.example/","headers":{"X-A":"a\u000d\u000aHost: b"}}}}}`, "agent.mcp_servers.a.headers.X-A"},
+		{"a header with another name", `{"prompt":"p","repo":{"url":"/r"},"agent":{"name":"claude","mcp_servers":{"a":{"url":"https://a.example/","headers":{"X A":"a"}}}}}`, "agent.mcp_servers.a.headers.X A"},
+		{"a header of the protocol", `{"prompt":"p","repo":{"url":"/r"},"agent":{"name":"claude","mcp_servers":{"a":{"url":"https://a.example/","headers":{"mcp-session-id":"a"}}}}}`, "agent.mcp_servers.a.headers.mcp-session-id"},
+		{"another host in a header", `{"prompt":"p","repo":{"url":"/r"},"agent":{"name":"claude","mcp_servers":{"a":{"url":"https://a.example/","headers":{"host":"b"}}}}}`, "agent.mcp_servers.a.headers.host"},
+		{"no name of a secret", `{"prompt":"p","repo":{"url":"/r"},"agent":{"name":"claude","mcp_servers":{"a":{"url":"https://a.example/","headers":{"Authorization":"${A:-b}"}}}}}`, "agent.mcp_servers.a.headers.Authorization"},
+		{"half a secret", `{"prompt":"p","repo":{"url":"/r"},"agent":{"name":"claude","mcp_servers":{"a":{"url":"https://a.example/","headers":{"Authorization":"${A"}}}}}`, "agent.mcp_servers.a.headers.Authorization"},
+		{"a * within a tool", `{"prompt":"p","repo":{"url":"/r"},"agent":{"name":"claude","mcp_servers":{"a":{"url":"https://a.example/","tools":["a*b"]}}}}`, "agent.mcp_servers.a.tools[0]"},
+		{"tools of a program", `{"prompt":"p","repo":{"url":"/r"},"agent":{"name":"claude","mcp_servers":{"a":{"command":"x","tools":["a"]}}}}`, "agent.mcp_servers.a.tools"},
+		{"headers for a program", `{"prompt":"p","repo":{"url":"/r"},"agent":{"name":"claude","mcp_servers":{"a":{"command":"x","headers":{"X-A":"a"}}}}}`, "agent.mcp_servers.a.headers"},
 		{"too many artifacts", `{` + ok + `,"artifacts":["a"` + strings.Repeat(`,"a"`, jobs.MaxPatterns) + `]}`, "artifacts"},
 		{"foreign session", `{` + ok + `,"session":"*"}`, "session"},
 		{"long key", `{` + ok + `,"key":"` + strings.Repeat("k", 300) + `"}`, "key"},
@@ -231,5 +249,31 @@ func TestBoundsAreReportedInTheirUnits(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %s", field, err, want)
 		}
+	}
+}
+
+// Headers of MCP servers get the values of secrets, whose names the job tells.
+func TestHeadersWithSecrets(t *testing.T) {
+	far := jobs.MCPServer{URL: "https://tickets.example/mcp", Headers: map[string]string{"Authorization": "Bearer ${B}", "X-Two": "${A}-${B} $A"}, Tools: []string{"search_*", "read"}}
+	job := jobs.Job{Agent: jobs.Agent{MCPServers: map[string]jobs.MCPServer{"far": far, "near": {Command: "sh"}}}}
+	if got := job.HeaderSecrets(); !slices.Equal(got, []string{"A", "B"}) {
+		t.Errorf("got %v", got)
+	}
+	header := far.Header(func(name string) string { return "<" + name + ">" })
+	if header["Authorization"] != "Bearer <B>" || header["X-Two"] != "<A>-<B> $A" {
+		t.Errorf("got %v", header)
+	}
+	for url, want := range map[string]string{"https://a.example/x": "a.example:443", "http://a.example": "a.example:80", "https://[::1]:8443/": "[::1]:8443", "": ""} {
+		if got := (jobs.MCPServer{URL: url}).Host(); got != want {
+			t.Errorf("%s: got %q, want %q", url, got, want)
+		}
+	}
+	for tool, want := range map[string]bool{"read": true, "search_": true, "search_all": true, "Read": false, "read2": false, "": false} {
+		if far.MayCall(tool) != want {
+			t.Errorf("%q: got %v", tool, !want)
+		}
+	}
+	if !(jobs.MCPServer{}).MayCall("any") {
+		t.Error("a server without a list refuses a tool")
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/penstock-run/penstock/worker/gate"
 	"github.com/penstock-run/penstock/worker/internal/agentrun"
 	"github.com/penstock-run/penstock/worker/internal/confine"
+	"github.com/penstock-run/penstock/worker/internal/mcpgate"
 	"github.com/penstock-run/penstock/worker/internal/sharedbudget"
 	"github.com/penstock-run/penstock/worker/internal/spending"
 	"github.com/penstock-run/penstock/worker/internal/verdict"
@@ -58,6 +59,10 @@ func (r *agentRuns) agent(ctx context.Context) error {
 	defer end(nil)
 	cfg := r.runConfig(r.plan.Adapter.Decoder(launch), way, end)
 	cfg.KeepStdin, cfg.Parkable, cfg.Greets, cfg.Hears = plan.KeepStdin, r.canPark(about), about.Protocol != "command", about.Interactive
+	if servers := r.servers(); servers != nil {
+		defer servers.Close()
+		cfg.MCP = servers
+	}
 	run := agentrun.New(cfg)
 	err = r.runAgent(ctx, start, run, plan.Stdin)
 	report := run.Report()
@@ -120,6 +125,22 @@ func (r *agentRuns) spending() spending.Config {
 			r.of.refused.Note(policy.KindModel, r.of.clean(cmp.Or(strings.TrimSpace(v.Method+" "+v.Path), "model API")), r.of.clean(v.What))
 		},
 	}
+}
+
+// servers is the agent's way to the job's MCP servers that have a URL; nil: it has none.
+func (r *agentRuns) servers() *mcpgate.Gate {
+	if r.in.Servers == nil {
+		return nil
+	}
+	return mcpgate.New(mcpgate.Config{
+		Servers: r.plan.Job.Agent.MCPServers,
+		Secret: func(name string) string {
+			value, _ := r.of.cfg.Secret(name) // an attempt that misses one has ended
+			return value
+		},
+		Connect: r.in.Servers.Connect,
+		Refused: func(server, why string) { r.of.refused.Note(policy.KindMCP, server, r.of.clean(why)) },
+	})
 }
 
 // wayTo returns the jail's way to the model API, or nil where no gate serves it.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -117,7 +118,7 @@ func newTokens() tokens {
 // not have is an error; the redactor is good all the same.
 func (c *claimed) redactor() (_ *redact.Redactor, missing error) {
 	secrets := map[string]string{}
-	for _, name := range c.job.Secrets {
+	for _, name := range slices.Concat(c.job.Secrets, c.job.HeaderSecrets()) {
 		value, ok := c.cfg.Secret(name)
 		if !ok {
 			missing = verdict.Ended(jobs.SecretMissing, "the worker has no secret %s: set PENSTOCK_SECRET_%s in its environment", name, name)

@@ -17,7 +17,7 @@ import (
 
 // nothing are operands that no pool and no list knows.
 var nothing = []string{
-	"FILE", "FILE|-", "FILE|DIR", "PROMPT|-", "PROMPT", "TEXT", "TEXT|-", "JSON|-", "PATH", "QUESTION", "URL", "COMMAND", "COMMAND|TOPIC", "OWNER/REPOSITORY", "flags", "--",
+	"FILE", "FILE|-", "FILE|DIR", "PROMPT|-", "PROMPT", "TEXT", "TEXT|-", "JSON|-", "PATH", "QUESTION", "SERVER", "URL", "COMMAND", "COMMAND|TOPIC", "OWNER/REPOSITORY", "flags", "--",
 }
 
 // Each argument and each flag that names something is completed, for every command: a

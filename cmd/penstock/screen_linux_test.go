@@ -229,7 +229,7 @@ func everywhere(f *fixture, done, dead string) map[string][][]string {
 		"penstock webhook add": {{"webhook", "add", e, "--url", "https://example.com"}, {"webhook", "add", "w", "--url", e}, {"webhook", "add", "w", "--url", "https://example.com", "--events", e}, {"webhook", "add", "w", "--url", "https://example.com", "--queue", e}, {"webhook", "add", "w", "--url", "https://example.com", "--secret-file", e}},
 		"penstock webhook ls":  {{"webhook", "ls"}}, "penstock webhook rm": {{"webhook", "rm", e}}, "penstock webhook test": {{"webhook", "test", e}},
 		"penstock webhook deliveries": {{"webhook", "deliveries", e}, {"webhook", "deliveries", "--since", e}}, "penstock webhook redeliver": {{"webhook", "redeliver", e}},
-		"penstock artifact": {{"artifact", e}}, "penstock result": {{"result", e}}, "penstock milestone": {{"milestone", e}}, "penstock ask": {{"ask", e}}, "penstock terminals": {{"terminals"}},
+		"penstock artifact": {{"artifact", e}}, "penstock result": {{"result", e}}, "penstock milestone": {{"milestone", e}}, "penstock ask": {{"ask", e}}, "penstock terminals": {{"terminals"}}, "penstock mcp-bridge": {{"mcp-bridge", e}},
 	}
 }
 

@@ -53,13 +53,13 @@ type JailStarted struct {
 // once for each thing that was wanted, however often it was; [JailNetwork] has
 // the number.
 type JailViolation struct {
-	Kind   string `json:"kind" jsonschema:"network, model, policy or limit."`
+	Kind   string `json:"kind" jsonschema:"network, model, mcp, policy or limit."`
 	Method string `json:"method,omitempty" jsonschema:"CONNECT, DNS, TLS, TCP, or the method of an HTTP request."`
 	Host   string `json:"host,omitempty" jsonschema:"The host that was asked for, if one could be read."`
 	Port   int    `json:"port,omitempty" jsonschema:"Its port."`
 	// Setting is "limits.memory: 2GiB" of a policy, "memory" of a limit, and
-	// "POST /v1/files" of a model API.
-	Setting string `json:"setting,omitempty" jsonschema:"The setting that a policy did not permit, the limit, or the request to a model API."`
+	// "POST /v1/files" of a model API, and the name of an MCP server.
+	Setting string `json:"setting,omitempty" jsonschema:"The setting that a policy did not permit, the limit, the request to a model API, or the MCP server."`
 	Reason  string `json:"reason" jsonschema:"Why; of a network: not-listed, address, other-name, not-tls, malformed or budget."`
 }
 

@@ -18,6 +18,7 @@ import (
 const (
 	KindHost   = "host"   // a host was not reached
 	KindModel  = "model"  // a request was not passed on to a model API
+	KindMCP    = "mcp"    // a message was not passed on to an MCP server
 	KindRead   = "read"   // a path was not shown
 	KindWrite  = "write"  // a path was not shown writable
 	KindLimit  = "limit"  // a limit was reached

@@ -138,9 +138,6 @@ func New(cfg Config) *Proxy {
 	}
 }
 
-// Used returns the bytes that went through, in both directions.
-func (p *Proxy) Used() int64 { return p.used.Load() }
-
 // Serve answers as a proxy what connects to l, until l is closed, as it is
 // when the jail ends, or ctx ends. When it returns, all connections are closed.
 func (p *Proxy) Serve(ctx context.Context, l net.Listener) error {

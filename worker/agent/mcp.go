@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/penstock-run/penstock/jobs"
 )
 
 // serversDir is the directory of the scripts that start MCP servers, under Launch.Files.
@@ -28,11 +30,21 @@ func (l Launch) MCPServers() []MCPServer {
 }
 
 // MCPVariables are the names of the variables that servers get from their agent, for agents that
-// give them only those that they are told: the job's own and its secrets.
+// give them only those that they are told: the job's own and its secrets, and the way to the worker
+// for those that have a URL.
 func (l Launch) MCPVariables() []string {
 	names := slices.Concat(slices.Collect(maps.Keys(l.Job.Env)), l.Job.Secrets)
+	if l.HasRemoteServers() {
+		names = append(names, l.Variable)
+	}
 	slices.Sort(names)
 	return append([]string{}, slices.Compact(names)...)
+}
+
+// HasRemoteServers reports whether a server of the job has a URL. The agent starts a program that
+// sends its messages to the worker.
+func (l Launch) HasRemoteServers() bool {
+	return slices.ContainsFunc(slices.Collect(maps.Values(l.Job.Agent.MCPServers)), func(s jobs.MCPServer) bool { return s.URL != "" })
 }
 
 // serverScripts are the scripts that start the servers.
@@ -40,6 +52,9 @@ func (l Launch) serverScripts() []File {
 	var files []File
 	for _, name := range slices.Sorted(maps.Keys(l.Job.Agent.MCPServers)) {
 		server := l.Job.Agent.MCPServers[name]
+		if server.URL != "" {
+			server = jobs.MCPServer{Command: "penstock", Args: []string{"mcp-bridge", name}}
+		}
 		var b strings.Builder
 		for _, variable := range slices.Sorted(maps.Keys(server.Env)) {
 			b.WriteString("export " + variable + "=" + shellQuoted(server.Env[variable]) + "\n")

@@ -85,14 +85,25 @@ func (n *Network) Serve(ctx context.Context, listeners []net.Listener, packets [
 	return n.proxy.ServeAll(ctx, listeners, packets)
 }
 
-// Used returns a summary of what was reached so far.
-func (n *Network) Used() event.JailNetwork {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	sum := n.used
-	sum.Hosts = []event.Host{}
-	for _, h := range n.per {
-		sum.Hosts = append(sum.Hosts, *h)
+// Connect connects to a host and port, as "host:443", for the worker itself, when it calls one of
+// the hosts on the list for the agent.
+func (n *Network) Connect(ctx context.Context, authority string) (net.Conn, error) {
+	return n.proxy.Connect(ctx, authority)
+}
+
+// Used returns a summary of what was reached so far by all of them. Nil has reached nothing.
+func Used(networks ...*Network) event.JailNetwork {
+	sum := event.JailNetwork{Hosts: []event.Host{}}
+	for _, n := range networks {
+		if n == nil {
+			continue
+		}
+		n.mu.Lock()
+		sum.Refused, sum.Sent, sum.Received = sum.Refused+n.used.Refused, sum.Sent+n.used.Sent, sum.Received+n.used.Received
+		for _, h := range n.per {
+			sum.Hosts = append(sum.Hosts, *h)
+		}
+		n.mu.Unlock()
 	}
 	slices.SortFunc(sum.Hosts, func(a, b event.Host) int {
 		return cmp.Or(cmp.Compare(a.Host, b.Host), cmp.Compare(a.Port, b.Port))

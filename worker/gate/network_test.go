@@ -73,7 +73,7 @@ func TestNetworkTellsOnceAndCountsAll(t *testing.T) {
 	if len(reports) != maxRefusals || reports[0] != (event.JailViolation{Kind: "network", Method: "GET", Host: "evil.test", Port: 80, Reason: "not-listed"}) {
 		t.Errorf("reported %d, first %+v", len(reports), reports[0])
 	}
-	used := n.Used()
+	used := Used(nil, n)
 	if used.Refused != 6+maxRefusals+5 || len(used.Hosts) != maxHosts+1 || used.Hosts[0].Host != "" || used.Hosts[0].Connections != 5 {
 		t.Errorf("used %+v and %d hosts, the first %+v", used.Refused, len(used.Hosts), used.Hosts[0])
 	}

@@ -30,6 +30,9 @@ func NewClient(address string) (*Client, error) {
 	return &Client{url: u, http: &http.Client{Transport: &http.Transport{ExpectContinueTimeout: time.Minute}}}, nil
 }
 
+// Close closes idle connections.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
 // Milestone reports the progress of the agent.
 func (c *Client) Milestone(ctx context.Context, text string) error {
 	return c.post(ctx, "milestones", milestone{text}, &struct{}{})
@@ -55,6 +58,32 @@ func (c *Client) Ask(ctx context.Context, ask Ask) (Answer, error) {
 	var answer Answer
 	err := c.post(ctx, "asks", ask, &answer)
 	return answer, err
+}
+
+// mcpPath is before the name of an MCP server.
+const mcpPath = "v1/mcp/"
+
+// MCP sends one request of the Model Context Protocol's streamable HTTP to a server of the job that
+// has a URL. A nil body is none.
+func (c *Client) MCP(ctx context.Context, server, method string, header http.Header, body []byte) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, c.url.JoinPath(mcpPath, url.PathEscape(server)).String(), bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	req.Header = header
+	res, err := c.http.Do(req)
+	return res, unanswered(ctx, err)
+}
+
+// unanswered is an error of a request without an answer. The original one has the token in it.
+func unanswered(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); err != nil && cause != nil {
+		return cause
+	}
+	if err != nil {
+		return fmt.Errorf("the worker does not answer: %w", errors.Unwrap(err))
+	}
+	return nil
 }
 
 func (c *Client) post(ctx context.Context, path string, body, into any) error {
@@ -83,10 +112,7 @@ func (c *Client) do(ctx context.Context, r request, into any) error {
 	}
 	res, err := c.http.Do(req)
 	if err != nil {
-		if cause := context.Cause(ctx); cause != nil {
-			return cause
-		}
-		return fmt.Errorf("the worker does not answer: %w", errors.Unwrap(err))
+		return unanswered(ctx, err)
 	}
 	defer res.Body.Close()
 	answer, err := io.ReadAll(io.LimitReader(res.Body, 1<<20))

@@ -25,7 +25,7 @@ const (
 	perSecond   = 20
 	burst       = 100
 	patience    = 1000 // refusals
-	connections = 16
+	connections = 80   // 64 of them for MCP servers, whose streams stay open
 )
 
 // shortLimit is the size of a request with a text.
@@ -46,6 +46,9 @@ type Handlers struct {
 	Ask       func(ctx context.Context, ask Ask) (Answer, error)
 	// Terminal handles requests about the terminals of the jail.
 	Terminal func(ctx context.Context, r terminal.Request) (terminal.Answer, error)
+	// MCP passes messages to the job's MCP servers that have a URL, by the path value "name". Nil:
+	// the job has none. It bounds its requests itself.
+	MCP http.Handler
 	// Shut is called once when the server shuts, with the reason.
 	Shut func(why string)
 }
@@ -115,14 +118,21 @@ func (d *Server) handler(handlers Handlers) http.Handler {
 			reply(w, answer, err)
 		})
 	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// A client that sends a byte now and then could hold a connection for ever.
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(shortBody)) // every connection of ours has one
+	bounded := http.NewServeMux()
+	bounded.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		if err := d.admit(handlers); err != nil {
 			reply(w, nil, err)
 			return
 		}
 		mux.ServeHTTP(w, r)
+	})
+	if handlers.MCP != nil {
+		bounded.Handle("/"+mcpPath+"{name}", handlers.MCP)
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// A client that sends a byte now and then could hold a connection for ever.
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(shortBody)) // every connection of ours has one
+		bounded.ServeHTTP(w, r)
 	})
 }
 

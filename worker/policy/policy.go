@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/penstock-run/penstock/sandbox/policy"
+	"github.com/penstock-run/penstock/sandbox/proxy"
 )
 
 // A Policy is the content of a file. The zero value adds nothing and forbids nothing.
@@ -29,6 +30,9 @@ type Policy struct {
 	// MCPServers says whether jobs may give their agents servers of tools: allow, which is
 	// the default, or deny.
 	MCPServers string `yaml:"mcp_servers,omitempty" json:"mcp_servers,omitempty"`
+	// MCPHosts are those where the MCP servers of jobs may be that have a URL, in the syntax of
+	// hosts. Empty: those of hosts, and all where there are none, unless network is none.
+	MCPHosts []string `yaml:"mcp_hosts,omitempty" json:"mcp_hosts,omitempty"`
 	// Models are those that agents may call, by the names that they have on the wire; one
 	// that ends with * stands for all that begin so. Empty is all.
 	Models []string `yaml:"models,omitempty" json:"models,omitempty"`
@@ -61,6 +65,7 @@ func (p Policy) validate() error {
 	return cmp.Or(
 		p.CheckWords("attach", []string{p.Attach}, "", "allow", "deny"),
 		p.CheckWords("mcp_servers", []string{p.MCPServers}, "", "allow", "deny"),
+		p.checkHosts(),
 		p.checkNames("models", p.Models),
 		p.checkNames("service_tiers", p.ServiceTiers),
 		p.checkNames("betas", p.Betas),
@@ -80,6 +85,13 @@ func (p Policy) checkNames(field string, names []string) error {
 	return nil
 }
 
+func (p Policy) checkHosts() error {
+	if _, err := proxy.ParseRules(p.MCPHosts...); err != nil {
+		return fmt.Errorf("policy %s: mcp_hosts: %w", p.File(), err)
+	}
+	return nil
+}
+
 // A Request is what a job asks for, in the words of jobs.
 type Request struct {
 	Jail      policy.Request
@@ -87,7 +99,8 @@ type Request struct {
 	Workspace string // how the job gets files of its own; "" leaves it to the host
 	// MCPServers are the names of the servers that the job gives its agent.
 	MCPServers []string
-	Deliver    string // how its result leaves the store; "" if it does not
+	MCPHosts   []string // hosts, with ports, of those with a URL
+	Deliver    string   // how its result leaves the store; "" if it does not
 }
 
 // PermitsJob reports all that the policy does not permit together, as a
@@ -105,6 +118,7 @@ func (p Policy) PermitsJob(r Request) error {
 	if p.MCPServers == "deny" && len(r.MCPServers) > 0 {
 		denied = append(denied, policy.Denial{Field: "mcp_servers", Value: strings.Join(r.MCPServers, ", "), Most: "none"})
 	}
+	denied = append(denied, p.deniedHosts(r.MCPHosts)...)
 	if jail, ok := errors.AsType[*policy.DeniedError](p.Permits(r.Jail)); ok {
 		denied = append(denied, jail.Denials...)
 	}
@@ -112,4 +126,26 @@ func (p Policy) PermitsJob(r Request) error {
 		return nil
 	}
 	return &policy.DeniedError{File: p.File(), Denials: denied}
+}
+
+// deniedHosts are the hosts of MCP servers that the policy does not permit.
+func (p Policy) deniedHosts(hosts []string) (denied []policy.Denial) {
+	permitted := p.MCPHosts
+	switch {
+	case len(permitted) > 0:
+	case p.Network == "none" && len(hosts) > 0:
+		return []policy.Denial{{Field: "mcp_hosts", Value: strings.Join(hosts, ", "), Most: "none, as network is none"}}
+	default:
+		permitted = p.Hosts
+	}
+	rules, err := proxy.ParseRules(permitted...)
+	if err != nil {
+		rules = proxy.Rules{} // of a policy that was never read
+	}
+	for _, host := range hosts {
+		if len(permitted) > 0 && !rules.Covers(host) {
+			denied = append(denied, policy.Denial{Field: "mcp_hosts", Value: host, Most: strings.Join(permitted, ", ")})
+		}
+	}
+	return denied
 }

@@ -63,6 +63,7 @@ func TestMistakesAreNamed(t *testing.T) {
 		"workspaces: [overlay, copy]":      `workspaces: "copy" is not one of overlay, clone, linked, hook`,
 		"deliver: [push]":                  `deliver: "push" is not one of none, patch, branch, pr`,
 		"mcp_servers: ask":                 `mcp_servers: "ask" is not one of allow, deny`,
+		"mcp_hosts: [http://a.example]":    `mcp_hosts: allowed host "http://a.example"`,
 		"attach: maybe":                    `attach: "maybe" is not one of allow, deny`,
 		"modes: [none]\nmodes: [none]":     `mapping key "modes" already defined`,
 		"modes: [none]\n---\nattach: deny": "has more than one document",
@@ -77,5 +78,35 @@ func TestMistakesAreNamed(t *testing.T) {
 	}
 	if _, err := Load(filepath.Join(t.TempDir(), "absent")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("got %v for a file that does not exist", err)
+	}
+}
+
+// Hosts of MCP servers are those of mcp_hosts, or else those that jails may reach.
+func TestHostsOfServers(t *testing.T) {
+	for text, want := range map[string]string{ // the hosts that are refused
+		"mcp_hosts: [tickets.example]":                          "10.0.0.1:8080 other.example:443",
+		"mcp_hosts: ['*.example', '10.0.0.0/8:*']":              "",
+		"mcp_hosts: [other.example]\nhosts: [tickets.example]":  "10.0.0.1:8080 tickets.example:443",
+		"hosts: [other.example]":                                "10.0.0.1:8080 tickets.example:443",
+		"network: none":                                         "10.0.0.1:8080, other.example:443, tickets.example:443",
+		"network: none\nmcp_hosts: [tickets.example:443]":       "10.0.0.1:8080 other.example:443",
+		"network: allowlist":                                    "",
+		"mcp_hosts: [tickets.example:8443, other.example.evil]": "10.0.0.1:8080 other.example:443 tickets.example:443",
+		"modes: [none]":                                         "",
+	} {
+		p, err := Parse("/p.yaml", []byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = p.PermitsJob(Request{MCPHosts: []string{"10.0.0.1:8080", "other.example:443", "tickets.example:443"}, Mode: "none", Jail: policy.Request{Backend: "auto", Network: "none"}})
+		var refused []string
+		if denied, ok := errors.AsType[*policy.DeniedError](err); ok {
+			for _, d := range denied.Denials {
+				refused = append(refused, d.Value)
+			}
+		}
+		if got := strings.Join(refused, " "); got != want {
+			t.Errorf("%q: got %q, want %q", text, got, want)
+		}
 	}
 }

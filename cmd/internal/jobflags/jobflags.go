@@ -3,6 +3,7 @@
 package jobflags
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -49,7 +50,7 @@ func (f *Flags) Add(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&j.Agent.AllowModels, "allow-model", nil, "model that the agent may call, by its name on the wire; NAME* is all that begin so (repeatable; default: what the policy permits)")
 	flags.IntVar(&j.Agent.MaxTurns, "max-turns", 0, "maximum of model turns")
 	flags.StringVar(&f.instructions, "instructions", "", "file with instructions for the agent, besides those of the repository")
-	flags.StringVar(&f.mcpConfig, "mcp-config", "", "file with MCP servers for the agent, as agents have it: {\"mcpServers\": {NAME: {\"command\": …}}}")
+	flags.StringVar(&f.mcpConfig, "mcp-config", "", "file with MCP servers for the agent, as agents have it: {\"mcpServers\": {NAME: {\"command\": …} or {\"url\": …}}}")
 	flags.BoolVar(&j.Agent.Interactive, "interactive", false, "keep the agent for prompts and answers until --idle-timeout passes without one")
 	flags.BoolVar(&j.Agent.Terminals, "terminals", false, "give the agent terminals in its jail, which people can open with penstock attach")
 	flags.Var(input.OneOf(&f.isolation, input.Strings(jobs.IsolationNone, jobs.IsolationWorktree, jobs.IsolationContainer)...), "isolation", "none, worktree (default) or container")
@@ -190,6 +191,9 @@ func mcpServers(name string) (map[string]jobs.MCPServer, error) {
 			Command string            `json:"command"`
 			Args    []string          `json:"args"`
 			Env     map[string]string `json:"env"`
+			URL     string            `json:"url"`
+			Headers map[string]string `json:"headers"`
+			Tools   []string          `json:"tools"`
 		} `json:"mcpServers"`
 	}
 	if err := jobs.DecodeStrict(data, &file); err != nil {
@@ -197,10 +201,13 @@ func mcpServers(name string) (map[string]jobs.MCPServer, error) {
 	}
 	servers := map[string]jobs.MCPServer{}
 	for at, s := range file.Servers {
-		if s.Type != "" && s.Type != "stdio" {
-			return nil, fmt.Errorf("%s: server %q has type %q: agents start those of type stdio only", name, at, s.Type)
+		switch kind := cmp.Or(s.Type, "stdio"); {
+		case kind == "stdio" && s.Type != "" && s.URL != "", kind == "http" && s.URL == "":
+			return nil, fmt.Errorf("%s: server %q has type %q, which is for a server with a %s", name, at, s.Type, map[string]string{"stdio": "command", "http": "url"}[kind])
+		case kind != "stdio" && kind != "http":
+			return nil, fmt.Errorf("%s: server %q has type %q: known are stdio, with a command, and http, which is streamable HTTP, with a url", name, at, s.Type)
 		}
-		servers[at] = jobs.MCPServer{Command: s.Command, Args: s.Args, Env: s.Env}
+		servers[at] = jobs.MCPServer{Command: s.Command, Args: s.Args, Env: s.Env, URL: s.URL, Headers: s.Headers, Tools: s.Tools}
 	}
 	if len(servers) == 0 {
 		return nil, fmt.Errorf("%s has no mcpServers", name)

@@ -1,5 +1,5 @@
 // Package insidecmd is the commands for programs in the jail of a job's agent: artifact,
-// result, milestone, ask and terminals.
+// result, milestone, ask, terminals and mcp-bridge.
 package insidecmd
 
 import (
@@ -24,7 +24,7 @@ import (
 
 // New returns the commands. They speak to the job's worker and to nothing else.
 func New(shell cli.Shell) []*cobra.Command {
-	commands := []*cobra.Command{artifact(shell), result(shell), milestone(shell), ask(shell), terminals(shell)}
+	commands := []*cobra.Command{artifact(shell), result(shell), milestone(shell), ask(shell), terminals(shell), bridge(shell)}
 	for _, cmd := range commands {
 		// A settings file of the workspace is nothing to them.
 		cmd.PersistentPreRunE = func(*cobra.Command, []string) error { return nil }

@@ -15,7 +15,7 @@ import (
 )
 
 // kinds are the words that --kind takes.
-var kinds = []string{policy.KindHost, policy.KindModel, policy.KindRead, policy.KindWrite, policy.KindLimit, policy.KindPolicy}
+var kinds = []string{policy.KindHost, policy.KindModel, policy.KindMCP, policy.KindRead, policy.KindWrite, policy.KindLimit, policy.KindPolicy}
 
 func violationsCommand(shell cli.Shell) *cobra.Command {
 	var q policy.Query

@@ -62,6 +62,7 @@ func (j *jailAPI) serve(ctx context.Context, l net.Listener) error {
 		Result:   j.result,
 		Ask:      j.ask,
 		Terminal: j.terminal,
+		MCP:      j.cfg.MCP,
 		Shut:     func(why string) { j.cfg.Events.Put(event.Make(event.Notice{Text: why})) },
 	})
 }

@@ -18,6 +18,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"slices"
 	"syscall"
 	"time"
@@ -59,6 +60,7 @@ type Config struct {
 	// Snapshot stores what was changed in the workspace by now.
 	Snapshot     func(context.Context) (*jobs.Salvage, error)
 	Inside       *inside.Server
+	MCP          http.Handler // passes messages to the job's MCP servers that have a URL; nil: there is none
 	Conversation Conversation
 	Prompts      Prompts
 	// Recall answers a question that was asked in an earlier attempt.

@@ -94,6 +94,8 @@ type Jail struct {
 	Unjailed bool
 	// Network connects programs to the allowed hosts; nil: the job has no list.
 	Network *gate.Network
+	// Servers connects the worker to the job's MCP servers that have a URL; nil: it has none.
+	Servers *gate.Network
 
 	cfg        Config
 	req        Request

@@ -185,3 +185,33 @@ func TestPolicyRefusesServers(t *testing.T) {
 		t.Errorf("without a policy: %v", err)
 	}
 }
+
+// The worker's way to MCP servers leads to those of the job, and no jail opens it.
+func TestServersElsewhere(t *testing.T) {
+	t.Parallel()
+	job := jobWith(jobs.NetworkNone)
+	job.Agent.MCPServers = map[string]jobs.MCPServer{"near": {Command: "sh"}}
+	if j := jailOf(t, "bwrap", job); j.Servers != nil {
+		t.Error("a server in the jail opens a way out")
+	}
+	job.Agent.MCPServers["far"] = jobs.MCPServer{URL: "https://tickets.example/mcp"}
+	j := jailOf(t, "bwrap", job)
+	start, err := j.Agent(agent.Plan{Args: []string{"agent"}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer start.Close()
+	if j.Servers == nil || j.Network != nil || !slices.Equal(start.Spec.Listen, []string{insideAddress}) {
+		t.Errorf("the jail opens %q; the way to the servers is %v", start.Spec.Listen, j.Servers)
+	}
+	if c, err := j.Servers.Connect(t.Context(), "other.example:443"); err == nil {
+		c.Close()
+		t.Error("the worker connects to a host of no server")
+	}
+	job.Sandbox.Preset = "offline"
+	j = jailOf(t, "bwrap", job)
+	if start, err := j.Agent(agent.Plan{Args: []string{"agent"}}, nil); err == nil {
+		start.Close()
+		t.Error("a jail that nothing leads out of has servers elsewhere")
+	}
+}

@@ -46,7 +46,7 @@ func agentLimits(job jobs.Job) sandbox.Limits {
 func (c Config) Permits(job jobs.Job, strategy, delivers string) error {
 	return c.Policy.PermitsJob(policy.Request{
 		Mode: string(job.Isolation), Workspace: strategy, Deliver: delivers,
-		MCPServers: slices.Sorted(maps.Keys(job.Agent.MCPServers)),
+		MCPServers: slices.Sorted(maps.Keys(job.Agent.MCPServers)), MCPHosts: serverHosts(job),
 		Jail: jailpolicy.Request{
 			Backend: job.Sandbox.Backend, Network: string(job.Sandbox.Network), Hosts: job.Sandbox.AllowHosts,
 			Limits: agentLimits(job), Budget: Budget(job.Sandbox.Limits),

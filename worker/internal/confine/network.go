@@ -11,16 +11,19 @@ import (
 )
 
 // Reach returns the jail with the network that the job requests: none, the hosts on a
-// list, or the host's network.
+// list, or the host's network; and with the worker's own way to the job's MCP servers.
 func (j Jail) Reach() (Jail, error) {
+	j, err := j.reachServers()
+	if err != nil {
+		return j, err
+	}
 	if j.req.Job.Sandbox.Network != jobs.NetworkAllowlist {
 		return j, nil
 	}
 	cfg := j.cfg.Network
 	cfg.Hosts = slices.Concat(cfg.Hosts, j.cfg.Policy.Hosts, j.req.Job.Sandbox.AllowHosts)
-	cfg.Refused, j.hosts = j.req.Refused, cfg.Hosts
-	budget := j.cfg.Policy.Limits.FillBudget(Budget(j.req.Job.Sandbox.Limits))
-	cfg.MaxBytes, cfg.MaxConnections = budget.Traffic, budget.Connections
+	j.hosts = cfg.Hosts
+	cfg = j.bounded(cfg)
 	if j.shared() {
 		cfg.Token = j.req.Token
 	}
@@ -40,6 +43,39 @@ func (j Jail) Reach() (Jail, error) {
 	}
 	j.env = network.Env(j.listen[0])
 	return j, nil
+}
+
+// bounded is a network with the budget of the jail.
+func (j Jail) bounded(cfg gate.NetworkConfig) gate.NetworkConfig {
+	budget := j.cfg.Policy.Limits.FillBudget(Budget(j.req.Job.Sandbox.Limits))
+	cfg.MaxBytes, cfg.MaxConnections, cfg.Refused = budget.Traffic, budget.Connections, j.req.Refused
+	return cfg
+}
+
+// reachServers returns the jail with a way to the job's MCP servers that have a URL. No program of
+// the jail can use it for anything else.
+func (j Jail) reachServers() (Jail, error) {
+	hosts := serverHosts(j.req.Job)
+	if len(hosts) == 0 {
+		return j, nil
+	}
+	cfg := j.bounded(j.cfg.Network)
+	// Those of the worker and of its policy are for names that lead to private networks.
+	cfg.Hosts, cfg.Ask = slices.Concat(cfg.Hosts, j.cfg.Policy.Hosts, j.cfg.Policy.MCPHosts, hosts), nil
+	var err error
+	j.Servers, err = gate.NewNetwork(cfg)
+	return j, verdict.Failed(jobs.InvalidJob, "allow the hosts of MCP servers", err)
+}
+
+// serverHosts are the hosts, with ports, of a job's MCP servers that have a URL.
+func serverHosts(job jobs.Job) (hosts []string) {
+	for _, s := range job.Agent.MCPServers {
+		if host := s.Host(); host != "" {
+			hosts = append(hosts, host)
+		}
+	}
+	slices.Sort(hosts)
+	return slices.Compact(hosts)
 }
 
 // Offline reports whether the jail has no way out, not even to a model API.

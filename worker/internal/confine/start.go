@@ -1,6 +1,7 @@
 package confine
 
 import (
+	"cmp"
 	"net"
 	"path"
 	"slices"
@@ -122,7 +123,7 @@ func (j Jail) Agent(plan agent.Plan, model *Way) (*Start, error) {
 	if err := j.openInside(s); err != nil {
 		return nil, err
 	}
-	if err := j.terminals(s); err != nil {
+	if err := cmp.Or(j.terminals(s), j.remoteServers(s)); err != nil {
 		s.Close()
 		return nil, err
 	}
@@ -224,6 +225,19 @@ func (j Jail) terminals(s *Start) error {
 		return verdict.Ended(jobs.InvalidJob, "the job gives its agent terminals, and preset offline leaves it no way to its worker")
 	case s.Program == "":
 		return verdict.Ended(jobs.SandboxMissing, "the job gives its agent terminals, and the worker has no program penstock for its jail")
+	}
+	return nil
+}
+
+// remoteServers says why an agent cannot use the MCP servers of its job that have a URL.
+func (j Jail) remoteServers(s *Start) error {
+	switch {
+	case j.Servers == nil:
+		return nil
+	case s.Inside == "":
+		return verdict.Ended(jobs.InvalidJob, "the job gives its agent MCP servers with a url, and preset offline leaves it no way to its worker")
+	case s.Program == "":
+		return verdict.Ended(jobs.SandboxMissing, "the job gives its agent MCP servers with a url, and the worker has no program penstock for its jail")
 	}
 	return nil
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/sandbox"
+	"github.com/penstock-run/penstock/worker/gate"
 	"github.com/penstock-run/penstock/worker/internal/confine"
 	"github.com/penstock-run/penstock/worker/internal/outcome"
 	"github.com/penstock-run/penstock/worker/internal/verdict"
@@ -84,11 +85,11 @@ func (s *Set) connect(ctx context.Context, in confine.Jail, p *sandbox.Process, 
 
 // Wait waits until no jail uses the network any more, and reports its usage.
 func (s *Set) Wait(in confine.Jail) {
-	if in.Network == nil {
+	if in.Network == nil && in.Servers == nil {
 		return
 	}
 	s.serving.Wait()
-	used := in.Network.Used()
+	used := gate.Used(in.Network, in.Servers)
 	if s.cfg.Network != nil {
 		s.cfg.Network(used)
 	}

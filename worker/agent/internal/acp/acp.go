@@ -76,6 +76,9 @@ func (d *decoder) beginSession() []byte {
 	for _, name := range slices.Sorted(maps.Keys(d.with.Variables)) {
 		variables = append(variables, sdk.EnvVariable{Name: name, Value: d.with.Variables[name]})
 	}
+	if _, given := d.with.Variables[d.launch.Variable]; d.launch.HasRemoteServers() && !given {
+		variables = append(variables, sdk.EnvVariable{Name: d.launch.Variable, Value: d.launch.Inside})
+	}
 	for _, s := range d.launch.MCPServers() {
 		servers = append(servers, sdk.McpServer{Stdio: &sdk.McpServerStdio{Name: s.Name, Command: s.Command, Args: s.Args, Env: variables}})
 	}
