@@ -99,7 +99,7 @@ func TestFlagsOfCertainWords(t *testing.T) {
 		"preset": {"stirct", "strict"}, "network": {"allow", "allowlist"}, "priority": {"hihg", "high"}, "deliver": {"brnach", "branch"},
 		"format": {"swe-bench", "swebench"}, "state": {"running", ""}, "reason": {"model_biling", "model_billing"}, "kind": {"", ""},
 		"missed": {"onec", "once"}, "overlap": {"alow", "allow"}, "workspace": {"overly", "overlay"}, "outcome": {"succss", "success"}, "sort": {"submited", "submitted"},
-		"role": {"viewr", "viewer"}, "by": {"queu", "queue"}, "review": {"rejectd", "rejected"},
+		"role": {"viewr", "viewer"}, "order": {"least-conflict", "least-conflicts"}, "by": {"queu", "queue"}, "review": {"rejectd", "rejected"},
 	}
 	seen, tried := map[string]bool{}, map[string]bool{}
 	list := regexp.MustCompile(`^[^/]*\b[a-z-]+, (?:[a-z-]+, )*[a-z-]+ or [a-z-]+\b`)

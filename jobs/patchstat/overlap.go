@@ -69,36 +69,10 @@ func (o *Overlaps) Files() (files []Shared, more int) {
 // Pairs lists the patches that change the same files, those with conflicts first. More
 // counts the pairs that are not listed, and is -1 if there were too many to compare.
 func (o *Overlaps) Pairs() (pairs []Pair, more int) {
-	found := map[[2]string]*Pair{}
-	compared := 0
-	for _, path := range slices.Sorted(maps.Keys(o.byPath)) {
-		touches := o.byPath[path]
-		if compared += len(touches) * (len(touches) - 1) / 2; compared > maxPairs {
-			more = -1
-			break
-		}
-		for i, a := range touches {
-			for _, b := range touches[i+1:] {
-				if a.item == b.item {
-					continue
-				}
-				key := [2]string{a.item, b.item}
-				p := found[key]
-				if p == nil {
-					p = &Pair{A: a.item, B: b.item}
-					found[key] = p
-				}
-				p.Files = append(p.Files, path)
-				if collide(a, b) {
-					p.Conflicts = append(p.Conflicts, path)
-				}
-			}
-		}
+	pairs, all := o.compare(maxPairs, nil)
+	if !all {
+		more = -1
 	}
-	for _, key := range slices.SortedFunc(maps.Keys(found), func(a, b [2]string) int { return slices.Compare(a[:], b[:]) }) {
-		pairs = append(pairs, *found[key])
-	}
-	slices.SortStableFunc(pairs, func(a, b Pair) int { return cmp.Compare(len(b.Conflicts), len(a.Conflicts)) })
 	if len(pairs) > maxListed {
 		if more == 0 {
 			more = len(pairs) - maxListed
@@ -106,6 +80,63 @@ func (o *Overlaps) Pairs() (pairs []Pair, more int) {
 		pairs = pairs[:maxListed]
 	}
 	return pairs, more
+}
+
+// compare lists all pairs, those with conflicts first, also of what else meets. All is false if there were
+// more than most to compare.
+func (o *Overlaps) compare(most int, also []meeting) (pairs []Pair, all bool) {
+	found := pairsFound{}
+	compared := 0
+	for _, path := range slices.Sorted(maps.Keys(o.byPath)) {
+		touches := o.byPath[path]
+		if compared += len(touches) * (len(touches) - 1) / 2; compared > most {
+			return found.list(), false
+		}
+		for i, a := range touches {
+			for _, b := range touches[i+1:] {
+				found.add(meeting{path, a, b, collide(a, b)})
+			}
+		}
+	}
+	for _, m := range also {
+		found.add(m)
+	}
+	return found.list(), true
+}
+
+// A meeting is a path at which two patches meet, and whether a merge of both would stop there.
+type meeting struct {
+	path     string
+	a, b     touch
+	conflict bool
+}
+
+type pairsFound map[[2]string]*Pair
+
+func (found pairsFound) add(m meeting) {
+	if m.a.item == m.b.item {
+		return
+	}
+	p := found[[2]string{m.b.item, m.a.item}]
+	if p == nil {
+		p = found[[2]string{m.a.item, m.b.item}]
+	}
+	if p == nil {
+		p = &Pair{A: m.a.item, B: m.b.item}
+		found[[2]string{p.A, p.B}] = p
+	}
+	p.Files = append(p.Files, m.path)
+	if m.conflict {
+		p.Conflicts = append(p.Conflicts, m.path)
+	}
+}
+
+func (found pairsFound) list() (pairs []Pair) {
+	for _, key := range slices.SortedFunc(maps.Keys(found), func(a, b [2]string) int { return slices.Compare(a[:], b[:]) }) {
+		pairs = append(pairs, *found[key])
+	}
+	slices.SortStableFunc(pairs, func(a, b Pair) int { return cmp.Compare(len(b.Conflicts), len(a.Conflicts)) })
+	return pairs
 }
 
 // Both compares two patches: what they have in common, and whether that is anything. Lines are compared

@@ -30,14 +30,16 @@ func (t *Tree) Branch(ctx context.Context, b Branch, patch []byte) (commit strin
 		return "", err
 	}
 	defer func() { err = errors.Join(err, drop()) }()
-	if commit, err = t.commitOn(ctx, shadow.Repo, b, patch); err != nil {
+	r := shadow.Repo
+	r.Env = append(slices.Clone(r.Env), "GIT_OBJECT_DIRECTORY="+t.user.Objects)
+	if commit, err = commitOn(ctx, r, b, patch); err != nil {
 		return "", err
 	}
 	return commit, t.lead(ctx, b.Name, commit)
 }
 
-// commitOn makes the commit in the user's object store, with an index of ours.
-func (t *Tree) commitOn(ctx context.Context, r git.Repo, b Branch, patch []byte) (string, error) {
+// commitOn makes the commit in the object store of a repository, with an index of ours.
+func commitOn(ctx context.Context, r git.Repo, b Branch, patch []byte) (string, error) {
 	r.Index = filepath.Join(r.Dir, "index-of-branch")
 	if !git.IsCommit(b.Base) {
 		return "", fmt.Errorf("%q is not a commit", b.Base)
@@ -46,9 +48,7 @@ func (t *Tree) commitOn(ctx context.Context, r git.Repo, b Branch, patch []byte)
 	if err != nil {
 		return "", fmt.Errorf("the repository does not have the base commit %s: %w", b.Base, err)
 	}
-	at = "@" + at + " +0000"
-	r.Env = append(slices.Clone(r.Env), "GIT_OBJECT_DIRECTORY="+t.user.Objects, "GIT_AUTHOR_DATE="+at, "GIT_COMMITTER_DATE="+at)
-	r.Set = append(slices.Clone(r.Set), "user.name=Penstock", "user.email=penstock@penstock.invalid")
+	r = identified(r, "@"+at+" +0000")
 	if err := r.Run(ctx, "read-tree", b.Base); err != nil {
 		return "", err
 	}
@@ -60,6 +60,13 @@ func (t *Tree) commitOn(ctx context.Context, r git.Repo, b Branch, patch []byte)
 		return "", err
 	}
 	return r.Output(ctx, "commit-tree", "-p", b.Base, "-m", b.Message, tree)
+}
+
+// identified is a repository in which commits are made in our name, at a time.
+func identified(r git.Repo, at string) git.Repo {
+	r.Env = append(slices.Clone(r.Env), "GIT_AUTHOR_DATE="+at, "GIT_COMMITTER_DATE="+at)
+	r.Set = append(slices.Clone(r.Set), "user.name=Penstock", "user.email=penstock@penstock.invalid")
+	return r
 }
 
 // lead makes a new branch of the user's repository lead to a commit.

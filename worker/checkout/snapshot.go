@@ -165,9 +165,7 @@ func commit(ctx context.Context, r git.Repo, head string, paths []string) (strin
 	if err != nil {
 		return "", err
 	}
-	r.Env = append(r.Env, "GIT_AUTHOR_DATE=@"+at+" +0000", "GIT_COMMITTER_DATE=@"+at+" +0000")
-	r.Set = append(r.Set, "user.name=Penstock", "user.email=penstock@penstock.invalid")
-	return r.Output(ctx, "commit-tree", "-p", head, "-m", "Uncommitted changes", tree)
+	return identified(r, "@"+at+" +0000").Output(ctx, "commit-tree", "-p", head, "-m", "Uncommitted changes", tree)
 }
 
 // handOver lets take read a pack of what the snapshot has and HEAD lacks.

@@ -62,6 +62,28 @@ func With(ctx context.Context, shell cli.Shell, arg string, fn func(Results) err
 	return errors.Join(err, dir.Close())
 }
 
+// Jobs calls fn with the results of jobs of the pool, whatever their outcomes.
+func Jobs(ctx context.Context, shell cli.Shell, ids []string, fn func(Results) error) error {
+	return pool.With(ctx, shell, "read", func(p *pool.Pool) error {
+		c := Results{Source: "the pool", Pool: p}
+		c.open = func(ctx context.Context, r jobs.Result) (io.ReadCloser, error) { return p.Client.Patch(ctx, r.Job) }
+		for _, id := range ids {
+			r, err := p.Client.Result(ctx, id)
+			if err == nil && r.FilesChanged == 0 {
+				err = cli.Fail(cli.ExitNotFound, "", "it changed no file")
+			}
+			if err != nil {
+				return fmt.Errorf("result of job %s: %w", id, err)
+			}
+			r.ID = r.Job // items of different batches may have the same name
+			if !slices.ContainsFunc(c.List, func(other jobs.Result) bool { return other.Job == r.Job }) {
+				c.List = append(c.List, r)
+			}
+		}
+		return fn(c)
+	})
+}
+
 // NoDir is the error of a results directory that cannot be read.
 func NoDir(err error) error {
 	return cli.Fail(cli.ExitNotFound, "name the directory that batch run used as --out", "%w", err)
@@ -179,6 +201,14 @@ func (c *Results) Only(agent string) error {
 	other := func(r jobs.Result) bool { return c.agents[r.ID] != agent }
 	c.List, c.left = slices.DeleteFunc(c.List, other), slices.DeleteFunc(c.left, other)
 	return nil
+}
+
+// OfOneAgent is [Results.Only], where a batch that compares several agents needs the name of one.
+func (c *Results) OfOneAgent(agent string) error {
+	if agent == "" && c.Compares() {
+		return cli.Usage("name the agent whose patches to take: --agent NAME", "batch %s has several results of each item", c.Batch)
+	}
+	return c.Only(agent)
 }
 
 // Compares reports whether several agents ran each item.

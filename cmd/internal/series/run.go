@@ -38,7 +38,7 @@ func (s *Series) step(ctx context.Context, i int, source Source) error {
 			return err
 		}
 	}
-	patch, err := fetch(ctx, *step, source)
+	patch, err := Fetch(ctx, *step, source)
 	if err != nil {
 		return err
 	}
@@ -76,8 +76,8 @@ func (s *Series) step(ctx context.Context, i int, source Source) error {
 	return errors.Join(s.set(i, Waiting), &StopError{*step, err})
 }
 
-// fetch returns a step's patch, if it is still the one that the step was made for.
-func fetch(ctx context.Context, step Step, source Source) ([]byte, error) {
+// Fetch returns a step's patch, if it is still the one that the step was made for.
+func Fetch(ctx context.Context, step Step, source Source) ([]byte, error) {
 	patch, err := source(ctx, step)
 	if err != nil {
 		return nil, fmt.Errorf("patch of job %s: %w", step.Job, err)
@@ -156,7 +156,7 @@ func Rehearse(ctx context.Context, tree *checkout.Tree, steps []Step, source Sou
 	defer func() { err = errors.Join(err, r.Close()) }()
 	for i := range steps {
 		step := &steps[i]
-		patch, err := fetch(ctx, *step, source)
+		patch, err := Fetch(ctx, *step, source)
 		if err != nil {
 			return err
 		}

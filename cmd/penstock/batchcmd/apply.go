@@ -10,16 +10,24 @@ import (
 
 	"github.com/penstock-run/penstock/cmd/internal/chosen"
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/input"
 	"github.com/penstock-run/penstock/cmd/internal/patches"
 	"github.com/penstock-run/penstock/cmd/internal/series"
+	"github.com/penstock-run/penstock/cmd/internal/trialmerge"
 	"github.com/penstock-run/penstock/worker/checkout"
 )
 
 // applyFlags are those of batch apply.
 type applyFlags struct {
-	dir, agent                string
+	dir, agent, order         string
 	dryRun, again, skip, quit bool
 }
+
+// The orders in which patches are applied.
+const (
+	batchOrder     = "batch"
+	leastConflicts = "least-conflicts"
+)
 
 // goesOn reports whether the flags are about a series that is under way.
 func (f applyFlags) goesOn() bool { return f.again || f.skip || f.quit }
@@ -52,24 +60,24 @@ program that the repository's configuration or attributes name.`,
 				return goOn(cmd.Context(), shell, tree, flags)
 			}
 			return chosen.With(cmd.Context(), shell, args[0], func(c chosen.Results) error {
-				if flags.agent == "" && c.Compares() {
-					return cli.Usage("name the agent whose patches to apply: --agent NAME", "batch %s has several results of each item", c.Batch)
-				}
-				if err := c.Only(flags.agent); err != nil {
+				if err := c.OfOneAgent(flags.agent); err != nil {
 					return err
 				}
-				return begin(cmd.Context(), shell, tree, c, flags.dryRun)
+				return begin(cmd.Context(), shell, tree, c, flags)
 			})
 		},
 	}
 	cmd.Flags().StringVar(&flags.dir, "dir", ".", "directory in the work tree to apply them to")
 	cmd.Flags().StringVar(&flags.agent, "agent", "", "of a batch that compares agents: the one whose patches to apply")
+	flags.order = batchOrder
+	cmd.Flags().Var(input.OneOf(&flags.order, batchOrder, leastConflicts), "order", "batch: as the batch lists them; least-conflicts: as penstock batch overlaps says")
 	cmd.Flags().BoolVar(&flags.dryRun, "dry-run", false, "only say which of them apply")
 	cmd.Flags().BoolVar(&flags.again, "continue", false, "go on after a conflict is resolved, or after an interruption")
 	cmd.Flags().BoolVar(&flags.skip, "skip", false, "put back what the patch with the conflict has changed, and go on without it")
 	cmd.Flags().BoolVar(&flags.quit, "quit", false, "forget the rest, and leave the files as they are")
 	for _, other := range []string{"continue", "skip", "quit"} {
 		cmd.MarkFlagsMutuallyExclusive("agent", other)
+		cmd.MarkFlagsMutuallyExclusive("order", other)
 	}
 	cmd.MarkFlagsMutuallyExclusive("dry-run", "continue", "skip", "quit")
 	return cmd
@@ -83,16 +91,21 @@ var stepView = cli.View[series.Step]{
 	ID: func(s series.Step) string { return s.Job },
 }
 
-func begin(ctx context.Context, shell cli.Shell, tree *checkout.Tree, c chosen.Results, dryRun bool) error {
+func begin(ctx context.Context, shell cli.Shell, tree *checkout.Tree, c chosen.Results, flags applyFlags) error {
 	c.Tell(shell)
 	if len(c.List) == 0 {
 		return c.None()
+	}
+	if flags.order == leastConflicts {
+		if err := trialmerge.Sort(ctx, shell, tree, c); err != nil {
+			return err
+		}
 	}
 	plan := series.Plan{Source: c.Source}
 	for _, r := range c.List {
 		plan.Steps = append(plan.Steps, series.Step{Job: r.Job, Item: r.ID, SHA256: r.PatchSHA256, State: series.Waiting})
 	}
-	if dryRun {
+	if flags.dryRun {
 		return rehearse(ctx, shell, tree, plan.Steps, c)
 	}
 	s, err := series.Begin(tree, plan)

@@ -16,6 +16,7 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/jail"
 	"github.com/penstock-run/penstock/cmd/internal/jobflags"
 	"github.com/penstock-run/penstock/cmd/internal/results"
+	"github.com/penstock-run/penstock/cmd/internal/trialmerge"
 	"github.com/penstock-run/penstock/dispatcher/intake"
 	"github.com/penstock-run/penstock/jobs"
 )
@@ -24,7 +25,7 @@ import (
 func New(shell cli.Shell) *cobra.Command {
 	batch := &cobra.Command{Use: "batch", Short: "Run many jobs and keep their results in a directory"}
 	batch.AddCommand(runCommand(shell), status(shell), listResults(shell), reportOf(shell), ls(shell), cancel(shell),
-		applyCommand(shell), export(shell),
+		trialmerge.Command(shell), applyCommand(shell), export(shell),
 		holds.PauseCommand(shell, jobs.HoldBatch, "DIR|ID", results.BatchID), holds.ResumeCommand(shell, jobs.HoldBatch, "DIR|ID", results.BatchID))
 	return batch
 }
