@@ -1,7 +1,6 @@
 package api
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +13,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/artifact"
 	"github.com/penstock-run/penstock/jobs/operation"
+	"github.com/penstock-run/penstock/jobs/overlap"
 	"github.com/penstock-run/penstock/jobs/patchstat"
 	"github.com/penstock-run/penstock/jobs/record"
 	"github.com/penstock-run/penstock/jobs/report"
@@ -69,6 +69,9 @@ func (s *Server) batchReport(ctx context.Context, c caller, r operation.Named) (
 	build := report.New(begun)
 	for _, entry := range entries {
 		build.Add(entry)
+	}
+	if err := addRunning(ctx, build, overlap.Of(s.cfg.Queue.Workers()), list); err != nil {
+		return report.Report{}, fmt.Errorf("what jobs that run have in common: %w", err)
 	}
 	made := build.Report()
 	made.State, made.Why = stateOf(made)
@@ -147,7 +150,7 @@ func (r *reportReader) entries(ctx context.Context, list []jobs.Record) ([]repor
 
 // ofRecord is what the record of a job tells of it.
 func ofRecord(rec jobs.Record) report.Entry {
-	entry := report.Entry{Item: report.Item{ID: cmp.Or(rec.Item, rec.ID), Title: rec.Title, Job: rec.ID, Of: rec.Labels[report.ItemLabel], Agent: rec.Labels[report.AgentLabel]}}
+	entry := report.Entry{Item: report.Item{ID: name(rec), Title: rec.Title, Job: rec.ID, Of: rec.Labels[report.ItemLabel], Agent: rec.Labels[report.AgentLabel]}}
 	if rec.State != jobs.Finished {
 		return entry
 	}
@@ -176,7 +179,7 @@ func (r *reportReader) entry(ctx context.Context, rec jobs.Record) (report.Entry
 		err = nil
 	}
 	entry := report.Of(rec.Title, result, &changes)
-	entry.ID, entry.Review = cmp.Or(rec.Item, rec.ID), rec.Reviewed()
+	entry.ID, entry.Review = name(rec), rec.Reviewed()
 	entry.Of, entry.Agent = rec.Labels[report.ItemLabel], rec.Labels[report.AgentLabel]
 	return entry, err
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/jobs/operation"
+	"github.com/penstock-run/penstock/jobs/overlap"
 	"github.com/penstock-run/penstock/jobs/queue"
 	"github.com/penstock-run/penstock/jobs/why"
 )
@@ -46,7 +47,8 @@ func (p *pool) fillEvil() {
 	for range 2 { // their patches meet in a file of a hostile name
 		p.endedWith(strings.ReplaceAll(patch, "go.sum", "<img src=x onerror=alert(1)>"), jobs.Ended{Outcome: jobs.Success}, hostile)
 	}
-	p.submit(hostile)
+	runs := p.submit(hostile)
+	must(t, overlap.Of(p.queue.Workers()).Note(ctx, runs.ID, jobs.Overlap{Job: jobs.NewID(), Files: []string{evil}, Lines: []string{evil}}))
 	p.asks(jobstest.Claim(t, p.queue, "w"), jobs.OpenAsk{Ask: evil, Type: "question", Question: evil, Since: time.Now(), Open: 1})
 	p.submit(hostile)
 	_, err := jobstest.Claim(t, p.queue, "w").Park(ctx, evil, time.Now().Add(time.Hour))

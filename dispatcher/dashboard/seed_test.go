@@ -13,6 +13,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/jobs/ledger"
 	"github.com/penstock-run/penstock/jobs/operation"
+	"github.com/penstock-run/penstock/jobs/overlap"
 	"github.com/penstock-run/penstock/jobs/queue"
 	"github.com/penstock-run/penstock/jobs/record"
 	"github.com/penstock-run/penstock/jobs/why"
@@ -119,7 +120,8 @@ func (p *pool) fill() {
 		job.Labels = map[string]string{"team": "scheduling", "ticket": "SCHED-1482"}
 	})
 	p.ended(jobs.Ended{Outcome: jobs.Cancellation}, prompt("Rewrite it in another language"))
-	p.submit(prompt("Review the migration of accounts"), inBatch("nightly-fixes", "item-5"), func(job *jobs.Job) { job.Budget.BatchUSD = 7.77 })
+	migration := p.submit(prompt("Review the migration of accounts"), inBatch("nightly-fixes", "item-5"), func(job *jobs.Job) { job.Budget.BatchUSD = 7.77 })
+	must(t, overlap.Of(p.queue.Workers()).Note(ctx, migration.ID, jobs.Overlap{Job: jobs.NewID(), Files: []string{"accounts.sql"}, Lines: []string{"accounts.sql"}}))
 	p.asks(jobstest.Claim(t, p.queue, "build-7"), jobs.OpenAsk{Ask: "a", Type: "question", Question: "Two callers still use the old signature. Change them as well, or keep a wrapper?", Since: time.Now().Add(-4 * time.Minute), Open: 2})
 	p.submit(prompt("Choose a format for the export"))
 	_, err := jobstest.Claim(t, p.queue, "build-7").Park(ctx, "CSV or Parquet?", time.Now().Add(20*time.Hour))

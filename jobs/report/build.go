@@ -15,6 +15,7 @@ import (
 const (
 	maxSlowest  = 10
 	maxRunsCode = 100
+	maxRunning  = 100
 	maxBases    = 20
 	maxAgents   = 20  // that are compared: labels of jobs name them, and each two have a row
 	maxNamed    = 20  // of the items or files of one entry of a list
@@ -189,6 +190,19 @@ func (b *Builder) addOverlaps() {
 	r.MorePairs = more
 }
 
+// AddRunning adds what an item that runs has in common with another, as the pool has noted.
+func (b *Builder) AddRunning(item, other string, o jobs.Overlap) {
+	r := &b.batch
+	if len(r.Running) == maxRunning {
+		r.MoreRunning++
+		return
+	}
+	r.Running = append(r.Running, Pair{
+		A: item, B: other, Files: paths(o.Files), MoreFiles: max(0, len(o.Files)-maxNamed) + o.More,
+		Conflicts: paths(o.Lines), MoreConflicts: max(0, len(o.Lines)-maxNamed),
+	})
+}
+
 func first(names []string) []string { return names[:min(len(names), maxNamed)] }
 
 func paths(all []string) []string {
@@ -255,7 +269,7 @@ func (b *Report) Fit(room int) bool {
 			return true
 		}
 		half := func(n int) int { return n - n/2 }
-		switch n := max(len(b.Rows), len(b.Pairs), len(b.Files), len(b.RunsCode)); {
+		switch n := max(len(b.Rows), len(b.Pairs), len(b.Files), len(b.RunsCode), len(b.Running)); {
 		case n < 2:
 			return false
 		case n == len(b.Rows):
@@ -266,6 +280,9 @@ func (b *Report) Fit(room int) bool {
 				b.MorePairs += half(n)
 			}
 			b.Pairs = b.Pairs[:n/2]
+		case n == len(b.Running):
+			b.MoreRunning += half(n)
+			b.Running = b.Running[:n/2]
 		case n == len(b.Files):
 			b.MoreFiles += half(n)
 			b.Files = b.Files[:n/2]

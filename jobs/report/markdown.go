@@ -133,6 +133,15 @@ func (b *Report) markdownOverlaps(p printer) {
 			p("\nThere are too many pairs to compare them all.\n")
 		}
 	}
+	if len(b.Running) > 0 {
+		p("\n## Overlaps of items that run\n\nAs workers have seen by now; a merge of both would stop at those marked as conflicts:\n\n| items | files | conflicts |\n|---|---|---|\n")
+		for _, pair := range b.Running {
+			p("| %s, %s | %s | %s |\n", Cell(pair.A, 128), Cell(pair.B, 128), Cell(pair.Both(), 600), Cell(pair.Stops(), 600))
+		}
+		if b.MoreRunning > 0 {
+			p("\n%d more pairs are not listed.\n", b.MoreRunning)
+		}
+	}
 	if len(b.RunsCode) > 0 {
 		p("\n## Files that run code\n\nRead these before you apply a patch:\n\n| item | file | why |\n|---|---|---|\n")
 		for _, f := range b.RunsCode {

@@ -47,10 +47,13 @@ type Report struct {
 	Removed   int `json:"removed" jsonschema:"Lines that they remove."`
 	Unchanged int `json:"unchanged" jsonschema:"Results that change nothing."`
 
-	Files        []File  `json:"files" jsonschema:"The files that several patches change, those of the most patches first, at most 100."`
-	MoreFiles    int     `json:"more_files,omitempty" jsonschema:"How many more there are."`
-	Pairs        []Pair  `json:"pairs" jsonschema:"The patches that change the same files, those with conflicts first, at most 100."`
-	MorePairs    int     `json:"more_pairs,omitempty" jsonschema:"How many more there are; -1 if there were too many to compare them all."`
+	Files     []File `json:"files" jsonschema:"The files that several patches change, those of the most patches first, at most 100."`
+	MoreFiles int    `json:"more_files,omitempty" jsonschema:"How many more there are."`
+	Pairs     []Pair `json:"pairs" jsonschema:"The patches that change the same files, those with conflicts first, at most 100."`
+	MorePairs int    `json:"more_pairs,omitempty" jsonschema:"How many more there are; -1 if there were too many to compare them all."`
+	// Running and MoreRunning are only of a pool.
+	Running      []Pair  `json:"running,omitempty" jsonschema:"What items that run have in common with others, as workers have seen in their workspaces by now, those with conflicts first, at most 100. The other one, b, is an item that runs or has succeeded, or the id of a job of no item here. Only in a pool."`
+	MoreRunning  int     `json:"more_running,omitempty" jsonschema:"How many more there are."`
 	RunsCode     []Risky `json:"runs_code" jsonschema:"Changed files that may run code where a patch is applied, at most 100."`
 	MoreRunsCode int     `json:"more_runs_code,omitempty" jsonschema:"How many more there are."`
 

@@ -57,6 +57,9 @@ func TestMarkdownOfAPool(t *testing.T) {
 	b := report.New(report.Report{Batch: "b", State: "failed"})
 	b.Add(report.Entry{Item: report.Item{ID: "one", Title: "[x](http://y)", Job: "01a2", Outcome: jobs.Failure, Reason: jobs.CheckFailed, Seconds: 90}})
 	b.Add(report.Entry{Item: report.Item{ID: "two"}})
+	for range 104 {
+		b.AddRunning("two", "01a3", jobs.Overlap{Job: "01a3", Files: []string{"a|b", "c"}, More: 5, Lines: []string{"c"}})
+	}
 	made := b.Report()
 	made.MoreRows = 3
 	var text strings.Builder
@@ -66,6 +69,7 @@ func TestMarkdownOfAPool(t *testing.T) {
 	for _, want := range []string{
 		"1 of 2 items have a result · 0 % succeeded", "| not read | 1 results", "| one | \\[x\\](http&#58;//y) | failure: check\\_failed | 0 | +0 −0 | 1 m 30 s | – | job 01a2 |",
 		"| two |  | missing |", "3 more items are not listed",
+		"| two, 01a3 | a\\|b, c and 5 more | c |\n\n4 more pairs are not listed",
 	} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("no %q in\n%s", want, text.String())
