@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/overlap"
 	"github.com/penstock-run/penstock/jobs/patchstat"
 )
 
@@ -39,39 +40,90 @@ func (l *line) lastOpened(repo string) []string {
 	return list
 }
 
-// writeOverlaps writes which pull requests that the pool has opened in the repository change
-// the same files. People may have merged or closed them since: the pool does not look.
+// writeOverlaps writes which pull requests that the pool has opened in the repository, and which jobs that
+// have not ended, change the same files. People may have merged or closed the pull requests since: the pool
+// does not look.
 func (l *line) writeOverlaps(ctx context.Context, b *strings.Builder, rec jobs.Record, res jobs.Result) error {
-	repo, _ := l.forge.Repository(rec.Repo)
-	others := slices.DeleteFunc(l.lastOpened(repo), func(id string) bool { return id == rec.ID })
-	if len(others) == 0 {
-		return nil
-	}
-	own, err := l.of.changes(ctx, rec)
+	opened, err := l.overlapping(ctx, rec, res)
 	if err != nil {
 		return err
 	}
-	var found []string
+	unfinished, err := l.of.unfinished(ctx, rec)
+	if err != nil || len(opened)+len(unfinished) == 0 {
+		return err
+	}
+	b.WriteString("\n### Overlaps\n")
+	writeNotes(b, "The pool has opened other pull requests that change the same files:", opened)
+	writeNotes(b, "Jobs that have not ended change the same files:", unfinished)
+	return nil
+}
+
+func writeNotes(b *strings.Builder, head string, notes []string) {
+	if len(notes) == 0 {
+		return
+	}
+	b.WriteString("\n" + head + "\n\n")
+	for _, note := range notes[:min(len(notes), maxOverlaps)] {
+		b.WriteString(note)
+	}
+	if more := len(notes) - maxOverlaps; more > 0 {
+		fmt.Fprintf(b, "- and %d more\n", more)
+	}
+}
+
+// overlapping are notes of the pull requests that change the same files as a job.
+func (l *line) overlapping(ctx context.Context, rec jobs.Record, res jobs.Result) (found []string, err error) {
+	repo, _ := l.forge.Repository(rec.Repo)
+	others := slices.DeleteFunc(l.lastOpened(repo), func(id string) bool { return id == rec.ID })
+	if len(others) == 0 {
+		return nil, nil
+	}
+	own, err := l.of.changes(ctx, rec)
+	if err != nil {
+		return nil, err
+	}
 	for _, id := range others {
 		overlap, err := l.overlap(ctx, id, own, res.BaseCommit)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if overlap != "" {
 			found = append(found, overlap)
 		}
 	}
-	if len(found) == 0 {
-		return nil
+	return found, nil
+}
+
+// unfinished are notes of the jobs that have not ended and that change the same files as a job, as the pool
+// has noted by now.
+func (o *Outbox) unfinished(ctx context.Context, rec jobs.Record) (notes []string, err error) {
+	found, err := overlap.Of(o.cfg.Queue.Workers()).Found(ctx, rec.ID)
+	if err != nil {
+		return nil, err
 	}
-	b.WriteString("\n### Overlaps\n\nThe pool has opened other pull requests that change the same files:\n\n")
-	for _, overlap := range found[:min(len(found), maxOverlaps)] {
-		b.WriteString(overlap)
+	for _, f := range found {
+		other, err := o.cfg.Queue.Get(ctx, f.Job)
+		switch {
+		case errors.Is(err, jobs.ErrNotFound) || errors.Is(err, jobs.ErrPurged):
+			continue
+		case err != nil:
+			return nil, err
+		case other.State != jobs.Finished:
+			notes = append(notes, "- job "+cell(f.Job)+": "+files(f.Files, f.More)+where(f.Apart, f.Lines)+"\n")
+		}
 	}
-	if more := len(found) - maxOverlaps; more > 0 {
-		fmt.Fprintf(b, "- and %d more\n", more)
+	return notes, nil
+}
+
+// where says in which files of those that both change the same lines are changed.
+func where(apart bool, lines []string) string {
+	switch {
+	case apart:
+		return "; it was made from another commit, so lines are not compared"
+	case len(lines) > 0:
+		return "; the same lines, or lines beside them, of " + files(lines, 0)
 	}
-	return nil
+	return "; other lines"
 }
 
 // overlap is what a patch made from a commit has in common with the pull request of another
@@ -101,16 +153,7 @@ func (l *line) overlap(ctx context.Context, id string, own patchstat.Stat, base 
 	if isPage(other.PullRequest.URL) {
 		note = fmt.Sprintf("- [%d](%s)", other.PullRequest.Number, other.PullRequest.URL)
 	}
-	note += ": " + files(common.Files)
-	switch {
-	case base != res.BaseCommit:
-		note += "; it was made from another commit, so lines are not compared"
-	case len(common.Conflicts) > 0:
-		note += "; the same lines, or lines beside them, of " + files(common.Conflicts)
-	default:
-		note += "; other lines"
-	}
-	return note + "\n", nil
+	return note + ": " + files(common.Files, 0) + where(base != res.BaseCommit, common.Conflicts) + "\n", nil
 }
 
 // isOpen reports whether the pool has opened the pull request of a job.
@@ -131,13 +174,13 @@ func (o *Outbox) changes(ctx context.Context, rec jobs.Record) (patchstat.Stat, 
 	return stat, errors.Join(err, patch.Close())
 }
 
-// files names some files, which strangers have named.
-func files(paths []string) string {
+// files names some files, which strangers have named, and counts the others.
+func files(paths []string, more int) string {
 	var names []string
 	for _, path := range paths[:min(len(paths), maxOverlapping)] {
 		names = append(names, cell(path))
 	}
-	if more := len(paths) - maxOverlapping; more > 0 {
+	if more += max(0, len(paths)-maxOverlapping); more > 0 {
 		names = append(names, fmt.Sprintf("%d more", more))
 	}
 	return strings.Join(names, ", ")

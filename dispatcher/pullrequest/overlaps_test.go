@@ -7,6 +7,8 @@ import (
 
 	"github.com/penstock-run/penstock/dispatcher/forge/forgetest"
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/jobstest"
+	"github.com/penstock-run/penstock/jobs/overlap"
 )
 
 // patchOf changes one line of a file.
@@ -98,5 +100,33 @@ func TestOverlapsOfTwoAtOnce(t *testing.T) {
 	}
 	if body := p.github.Pulls()[1].Body; !strings.Contains(body, "- #1: `a.go`; the same lines") {
 		t.Errorf("the second one does not tell of the first:\n%s", body)
+	}
+}
+
+// Jobs that have not ended and change the same files are told of, and not those that have.
+func TestJobsThatRunAreTold(t *testing.T) {
+	t.Parallel()
+	p := newPool(t)
+	store := overlap.Of(p.queue.Workers())
+	rec := p.submit(nil)
+	end := p.succeed(jobs.Result{Branch: "penstock/one", BaseCommit: "c1"}, "")
+	runs, waits := p.submit(nil), p.submit(nil)
+	jobstest.Claim(p, p.queue, "w")
+	ended := p.submit(nil)
+	_, err := p.queue.Cancel(p.Context(), ended.ID, "test")
+	p.must(err)
+	for _, found := range []jobs.Overlap{
+		{Job: runs.ID, Files: []string{"a.go", "b@everyone`.go"}, More: 3, Lines: []string{"a.go"}}, {Job: waits.ID, Files: []string{"a.go"}, Apart: true},
+		{Job: ended.ID, Files: []string{"a.go"}}, {Job: jobs.NewID(), Files: []string{"a.go"}},
+	} {
+		p.must(store.Note(p.Context(), rec.ID, found))
+	}
+	p.lead()
+	number := p.becomes("a change", rec.ID, isOpen(end)).Number
+	_, body, _ := strings.Cut(p.github.Pulls()[number-1].Body, "### Overlaps\n\n")
+	want := "Jobs that have not ended change the same files:\n\n- job `" + runs.ID + "`: `a.go`, `b@everyone'.go`, 3 more; the same lines, or lines beside them, of `a.go`\n" +
+		"- job `" + waits.ID + "`: `a.go`; it was made from another commit, so lines are not compared\n\n"
+	if !strings.HasPrefix(body, want) {
+		t.Errorf("got\n%s\nwant\n%s", body, want)
 	}
 }

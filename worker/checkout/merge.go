@@ -33,6 +33,8 @@ func (t *Tree) Merges() (*Merges, error) {
 	}
 	m := &Merges{repo: shadow.Repo, drop: drop}
 	m.repo.Set = append(slices.Clone(m.repo.Set), "core.fsync=none") // nothing of it is kept
+	// A patch of a few bytes may say that it has a file of many gigabytes.
+	m.repo.Env = append(slices.Clone(m.repo.Env), "GIT_ALLOC_LIMIT="+maxFile)
 	return m, nil
 }
 
@@ -100,6 +102,9 @@ func merge(ctx context.Context, r git.Repo, ours, theirs string) (merged Merged,
 	merged.Clean = err == nil
 	return merged, err
 }
+
+// maxFile bounds each file that is merged.
+const maxFile = "512m"
 
 // maxMergeOutput bounds the names of files with conflicts of one merge.
 const maxMergeOutput = 16 << 20

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -219,8 +220,16 @@ func TestAsGitMerges(t *testing.T) {
 	for _, turn := range found.Order {
 		if turn.State == Merges {
 			order = append(order, turn.Item)
-		} else if len(turn.With) == 0 || len(turn.Conflicts) == 0 {
-			t.Errorf("%+v does not say what it conflicts with", turn)
+			continue
+		}
+		var with []string
+		for _, before := range slices.Sorted(slices.Values(order)) {
+			if pair := []string{min(before, turn.Item), max(before, turn.Item)}; got[strings.Join(pair, " ")] == Conflict {
+				with = append(with, before)
+			}
+		}
+		if len(with) == 0 || !slices.Equal(turn.With, with) || len(turn.Conflicts) == 0 {
+			t.Errorf("%+v, want that it conflicts with %v", turn, with)
 		}
 	}
 	if !real.merges(t, order...) {
@@ -274,6 +283,7 @@ func TestHostilePatches(t *testing.T) {
 		"outside": added("../outside"), "absolute": added("/tmp/penstock-outside"), "config": added(".git/config"), "case": added("sub/.GIT/config"),
 		"beyond":  "diff --git a/l b/l\nnew file mode 120000\n--- /dev/null\n+++ b/l\n@@ -0,0 +1 @@\n+/tmp\n\\ No newline at end of file\n" + added("l/beyond"),
 		"damaged": "diff --git a/text b/text\n--- a/text\n+++ b/text\n@@ -1,900 +1,900 @@\n-line 1\n+x\n", "stale": "diff --git a/text b/text\n--- a/text\n+++ b/text\n@@ -1 +1 @@\n-never\n+x\n",
+		"bomb":    "diff --git a/big b/big\nnew file mode 100644\nindex " + strings.Repeat("0", 40) + ".." + strings.Repeat("1", 40) + "\nGIT binary patch\nliteral 3000000000\nHcmV?d00001\n\nliteral 0\nHcmV?d00001\n\n",
 		"nothing": "", "long": added(strings.Repeat("d/", 2000) + "f"), "option": added("--upload-pack=touch " + mark),
 	}
 	for name, patch := range hostile {
@@ -297,6 +307,9 @@ func TestHostilePatches(t *testing.T) {
 		if is = is && turn.Item != "long" && turn.Item != "option"; is != (turn.State == Untried) || is != (turn.Why != "") {
 			t.Errorf("%+v", turn)
 		}
+	}
+	if why := found.Order[slices.IndexFunc(found.Order, func(turn Turn) bool { return turn.Item == "bomb" })].Why; !strings.Contains(why, "over limit") {
+		t.Errorf("a patch that needs much memory: %s", why)
 	}
 	for _, path := range []string{filepath.Join(filepath.Dir(dir), "outside"), "/tmp/penstock-outside", "/tmp/beyond", mark} {
 		if _, err := os.Lstat(path); err == nil {
