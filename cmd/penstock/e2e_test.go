@@ -204,7 +204,8 @@ func (f *fixture) run(args ...string) string {
 // try is run where the exit code is part of the question.
 func (f *fixture) try(args ...string) (out string, code int, stderr string) {
 	f.Helper()
-	ctx, cancel := context.WithTimeout(f.Context(), slowtest.Limit(2*time.Minute))
+	// A clean-up runs commands, too, to say why a test has failed.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(f.Context()), slowtest.Limit(2*time.Minute))
 	defer cancel()
 	cmd := f.command(args...)
 	var o, e bytes.Buffer

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/worker/agent/agenttest"
+)
+
+// acpProgram is a real program of the Agent Client Protocol, which settings alone describe. It
+// runs the Claude Code that is installed here.
+const acpProgram = "claude-agent-acp"
+
+// describedReal are settings for it.
+func describedReal(t *testing.T) string {
+	t.Helper()
+	program, err := exec.LookPath(acpProgram)
+	if err != nil {
+		skip(t, acpProgram, "no %s in PATH: npm install -g @agentclientprotocol/claude-agent-acp", acpProgram)
+	}
+	claude, err := exec.LookPath("claude")
+	if err != nil {
+		skip(t, "claude", "no Claude Code in PATH: npm install -g @anthropic-ai/claude-code")
+	}
+	if claude, err = filepath.EvalSymlinks(claude); err != nil {
+		t.Fatal(err)
+	}
+	config := filepath.Join(t.TempDir(), "penstock.yaml")
+	text := `agents:
+  ` + acpProgram + `:
+    protocol: acp
+    command: [` + program + `]
+    api: anthropic
+    env:
+      CLAUDE_CODE_EXECUTABLE: ` + claude + `
+      CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: "1"
+      CLAUDE_CODE_MAX_RETRIES: "2"
+      IS_SANDBOX: "1"
+    conversation: {files: [".claude/projects/*/{id}.jsonl"]}
+worker:
+  ro_paths: [` + filepath.Dir(claude) + `]
+`
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return config
+}
+
+// A real program that settings describe has two turns behind it when its worker is killed with -9,
+// between its turns and within one. Another worker with another directory goes on with the
+// conversation, and does nothing twice.
+func TestARealDescribedAgentGoesOn(t *testing.T) {
+	t.Parallel()
+	for name, within := range map[string]bool{"between turns": false, "within a turn": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			config := describedReal(t)
+			agent := realAgents[0] // whose tools it has
+			agent.name = acpProgram
+			f, model := agent.pool(t, func(write func(string) agenttest.Step) []agenttest.Step {
+				later := func(r agenttest.Request) agenttest.Reply {
+					if strings.Contains(r.Last, "the third") {
+						return agent.shell("cat one.txt out.txt; pwd")(r)
+					}
+					return agenttest.Reply{Text: "LAST " + r.Last}
+				}
+				return []agenttest.Step{
+					agenttest.Say("first"), write("one > one.txt && echo two"), write("three"), agenttest.Say("second"),
+					func(r agenttest.Request) agenttest.Reply {
+						if within && r.Try == 0 {
+							return agenttest.Reply{Hang: true}
+						}
+						return later(r)
+					},
+					later,
+				}
+			})
+			l := &lot{}
+			l.serve, l.args = f.serve()
+			l.worker = f.worker("--slots", "1", "--config", config)
+			l.talk = agent.begin(f, "--config", config, "--interactive")
+			l.seen(jobs.CapsuleStored, 1)
+			l.run("job", "set", l.id, "--mode", "bypassPermissions") // as it is by then, also for the next process
+			l.run("send", l.id, "the second")
+			l.has(l.seen(jobs.CapsuleStored, 2), `"turn":2`)
+			if within {
+				l.run("send", l.id, "the third")
+				l.before(model, 4)
+			}
+			l.elsewhere(config)
+			l.has(l.seen(jobs.SessionContinued, 1), `"how":"resumed"`, `"turn":2`)
+			if !within {
+				l.run("send", l.id, "the third")
+			}
+			l.eventually(60*time.Second, "it does what it had not answered", func() bool {
+				return strings.Contains(l.all(jobs.ToolEnded), `one\nthree\n/workspace`)
+			})
+			l.seen(jobs.TurnEnded, 3)
+			l.run("job", "stop", l.id)
+			l.run("wait", "--timeout", patience(60), l.id)
+			for _, text := range []string{"first", "second"} {
+				if n := strings.Count(l.all(jobs.Message), `"text":"`+text+`"`); n != 1 {
+					t.Errorf("%s was told %d times", text, n)
+				}
+			}
+			rec, patch := l.record(l.id), l.run("job", "diff", l.id)
+			if rec.Outcome != jobs.Success || rec.Attempt != 2 || !strings.Contains(patch, "+one") || !strings.Contains(patch, "+three") {
+				t.Errorf("%s %s (%s) in attempt %d, with\n%s", rec.Outcome, rec.Reason, rec.Message, rec.Attempt, patch)
+			}
+			l.gapless(l.events(l.id))
+		})
+	}
+}
