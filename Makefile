@@ -36,7 +36,7 @@ MEASURED  = ./cmd/penstock ./worker/workspace ./sandbox/bwrap
 # named, and the last one alone would be waited for. Tests wait as much as they
 # compute, so each of the packages at once has more tests at once than processors. More of
 # both makes them no faster, and tests with leases, slow ways and emulated machines late.
-LONG      = ./worker/workspace ./cmd/penstock ./sandbox/systemd ./sandbox/oci ./worker ./sandbox/bwrap ./cmd/internal/chaos ./sandbox ./worker/agent/internal/claude ./worker/agent/internal/codex ./dispatcher/natsd ./jobs/queue ./sandbox/internal/cgroup
+LONG      = ./worker/agent/contract ./worker/workspace ./cmd/penstock ./sandbox/systemd ./sandbox/oci ./worker ./sandbox/bwrap ./cmd/internal/chaos ./sandbox ./worker/agent/internal/claude ./worker/agent/internal/codex ./dispatcher/natsd ./jobs/queue ./sandbox/internal/cgroup
 TESTED    = $(if $(filter ./...,$(PKGS)),$(LONG)) $(PKGS)
 ATONCE   ?= $(shell getconf _NPROCESSORS_ONLN)
 PARALLEL ?= $(shell expr 3 '*' "$$(getconf _NPROCESSORS_ONLN)" / 2)

@@ -43,6 +43,7 @@ type registry struct {
 
 	mu       sync.Mutex
 	tarballs map[string][]byte
+	latest   string        // of them
 	hold     atomic.Bool   // tarballs are begun, and never end
 	held     chan struct{} // a tarball has begun
 	dropped  chan struct{} // npm has gone
@@ -62,12 +63,14 @@ func newRegistry(t *testing.T, versions ...string) *registry {
 }
 
 // publish adds a version, whose scripts would leave a trace.
-func (r *registry) publish(version string) {
+func (r *registry) publish(version string) { r.publishAs(version, robot) }
+
+func (r *registry) publishAs(version, program string) {
 	described := fmt.Sprintf(`{"name":%q,"version":%q,"bin":{"robot":"robot.sh"},"scripts":{"preinstall":"touch ran","install":"touch ran","postinstall":"touch ran"}}`, robotPackage, version)
 	var b bytes.Buffer
 	zipped := gzip.NewWriter(&b)
 	files := tar.NewWriter(zipped)
-	for name, text := range map[string]string{"package.json": described, "robot.sh": strings.ReplaceAll(robot, "VERSION", version)} {
+	for name, text := range map[string]string{"package.json": described, "robot.sh": strings.ReplaceAll(program, "VERSION", version)} {
 		if err := files.WriteHeader(&tar.Header{Name: "package/" + name, Mode: 0o755, Size: int64(len(text))}); err != nil {
 			r.t.Fatal(err)
 		}
@@ -84,6 +87,7 @@ func (r *registry) publish(version string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.tarballs[version] = b.Bytes()
+	r.latest = version
 }
 
 func (r *registry) ServeHTTP(w http.ResponseWriter, req *http.Request) {
@@ -110,7 +114,7 @@ func (r *registry) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 			"dist": map[string]string{"tarball": r.URL + "/tarball/" + version, "integrity": "sha512-" + base64.StdEncoding.EncodeToString(sum[:])},
 		}
 	}
-	_ = json.NewEncoder(w).Encode(map[string]any{"name": robotPackage, "dist-tags": map[string]string{}, "versions": versions})
+	_ = json.NewEncoder(w).Encode(map[string]any{"name": robotPackage, "dist-tags": map[string]string{"latest": r.latest}, "versions": versions})
 }
 
 // begin sends the beginning of a tarball, until npm goes away.
@@ -469,6 +473,43 @@ func TestAVersionInAContainer(t *testing.T) {
 		t.Errorf("the agent says:\n%s", out)
 	}
 	f.run("agent", "versions", "--verify")
+}
+
+// The newest versions of an agent are installed and tested, and a table tells what changes between
+// them and from what was kept of an earlier run.
+func TestDriftOfAnAgent(t *testing.T) {
+	t.Parallel()
+	requireJail(t)
+	f, r := versionsFixture(t, "1.0.0", "2.0.0", "10.0.0", "10.0.0-linux-x64")
+	kept := filepath.Join(t.TempDir(), "robot.json")
+	out, code, told := f.try("agent", "drift", "robot", "--newest", "2", "--only", "prompt,isolation", "--write", kept)
+	if code != 1 || !strings.Contains(told, "2.0.0: workspace") || !strings.Contains(told, "10.0.0: workspace") {
+		t.Errorf("versions that leave litter: exit code %d: %s", code, told)
+	}
+	for _, line := range []string{"|  | 2.0.0 | 10.0.0 |", "| `workspace` | **failed**: it left version.txt | **failed**: it left version.txt |"} {
+		if !strings.Contains(out, line) {
+			t.Errorf("the table lacks %q:\n%s", line, out)
+		}
+	}
+	f.onlyVersions("10.0.0", "2.0.0")
+	r.publishAs("11.0.0", "#!/bin/sh\necho tidy VERSION\n")
+	out = f.run("agent", "drift", "robot", "--newest", "1", "--only", "prompt,isolation", "--kept", kept)
+	if !strings.Contains(out, "|  | 10.0.0 (kept) | 11.0.0 |") || !strings.Contains(out, "| `workspace` | **failed**: it left version.txt | yes |") {
+		t.Errorf("the table is\n%s", out)
+	}
+	var reports []struct{ Version string }
+	f.must(json.Unmarshal([]byte(f.run("agent", "drift", "robot", "11.0.0", "--only", "prompt", "-o", "json")), &reports))
+	if len(reports) != 1 || reports[0].Version != "11.0.0" {
+		t.Errorf("the reports are %+v", reports)
+	}
+	for what, args := range map[string][]string{
+		"is no check":   {"robot", "--only", "nonsense"},
+		"has no result": {"claude", "--kept", kept},
+	} {
+		if _, code, told := f.try(append([]string{"agent", "drift"}, args...)...); code != 2 || !strings.Contains(told, what) {
+			t.Errorf("agent drift %q: exit code %d: %s", args, code, told)
+		}
+	}
 }
 
 // Two versions of the real Codex CLI, from its registry, run a job each.

@@ -206,7 +206,7 @@ func everywhere(f *fixture, done, dead string) map[string][][]string {
 		"penstock schedule rm": {{"schedule", "rm", e}}, "penstock schedule run": {{"schedule", "run", e}},
 		"penstock dead ls":  {{"dead", "ls"}, {"dead", "ls", "-o", "yaml"}},
 		"penstock dead get": {{"dead", "get", dead}, {"dead", "get", dead, "-o", "json"}, {"dead", "get", e}}, "penstock dead retry": {{"dead", "retry", e}}, "penstock dead drop": {{"dead", "drop", e}},
-		"penstock agent ls": {{"agent", "ls"}}, "penstock agent test": {{"agent", "test", e}}, "penstock serve": {{"serve", "--cap", e}}, "penstock worker": {{"worker", "--server", "nats://" + e}},
+		"penstock agent ls": {{"agent", "ls"}}, "penstock agent test": {{"agent", "test", e}}, "penstock agent drift": {{"agent", "drift", e}, {"agent", "drift", "codex", e}, {"agent", "drift", "codex", "--kept", e}}, "penstock agent record": {{"agent", "record", e, e, "--out", e}, {"agent", "record", "--replay", e}}, "penstock serve": {{"serve", "--cap", e}}, "penstock worker": {{"worker", "--server", "nats://" + e}},
 		"penstock agent install": {{"agent", "install", e}, {"agent", "install", e + "@1.2.3"}, {"agent", "install", "codex@" + e}},
 		"penstock agent remove":  {{"agent", "remove", e}, {"agent", "remove", "codex@" + e}}, "penstock agent versions": {{"agent", "versions"}},
 		"penstock nats credentials": {{"nats", "credentials", e}}, "penstock nats credentials ls": {{"nats", "credentials", "ls"}},

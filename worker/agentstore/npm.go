@@ -73,6 +73,37 @@ func (r Request) fetch(ctx context.Context, tree string, lock *os.File) error {
 	return npmError(out.Bytes(), problems.String(), err)
 }
 
+// Published lists the versions of a package that the registry has.
+func Published(ctx context.Context, npm string, env []string, pkg string) ([]string, error) {
+	cmd := exec.CommandContext(ctx, npm, "view", pkg, "versions", "--json", "--loglevel=error")
+	cmd.Env, cmd.SysProcAttr = env, ending()
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = 2 * time.Second // what it began may keep the pipe open
+	var out, problems bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &problems
+	runtime.LockOSThread() // on Linux npm ends with the thread that starts it
+	defer runtime.UnlockOSThread()
+	err := cmd.Run()
+	if cause := context.Cause(ctx); cause != nil {
+		return nil, cause
+	}
+	if _, exited := errors.AsType[*exec.ExitError](err); exited {
+		return nil, npmError(out.Bytes(), problems.String(), err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var one string
+	if json.Unmarshal(out.Bytes(), &one) == nil {
+		return []string{one}, nil // it makes no list of one
+	}
+	var all []string
+	if err := json.Unmarshal(out.Bytes(), &all); err != nil {
+		return nil, fmt.Errorf("npm view %s versions: %w", pkg, err)
+	}
+	return all, nil
+}
+
 // npmError is what npm has printed about its end.
 func npmError(out []byte, problems string, err error) error {
 	var said struct {

@@ -22,6 +22,17 @@ func modelAPIs(settings *cli.Config) []modelAPI {
 	}
 }
 
+// ModelAPI is where a model API is by the settings, and the key of the environment for it; without
+// a key it is empty.
+func ModelAPI(settings *cli.Config, name string) (url string, key gate.Key) {
+	for _, api := range modelAPIs(settings) {
+		if api.name == name {
+			return api.url, api.key
+		}
+	}
+	return "", ""
+}
+
 // openGates makes a gate for each model API, also for those that the worker has no key for yet.
 func openGates(settings *cli.Config, attended bool) (*modelkey.Gates, error) {
 	all := map[string]*gate.Gate{}

@@ -80,6 +80,6 @@ has brought to this host; penstock agent versions says more about them.`,
 			}
 			return view.List(shell.Out, *shell.Format, lines)
 		},
-	}, newTest(shell), newInstall(shell), newVersions(shell), newRemove(shell))
+	}, newTest(shell), newRecord(shell), newDrift(shell), newInstall(shell), newVersions(shell), newRemove(shell))
 	return root
 }

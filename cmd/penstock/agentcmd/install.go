@@ -65,26 +65,34 @@ func install(ctx context.Context, shell cli.Shell, text string) error {
 	if err != nil {
 		return err
 	}
-	npm, err := exec.LookPath("npm")
+	i, fresh, err := bring(ctx, shell, agents, about, version)
 	if err != nil {
-		return cli.Fail(cli.ExitNotFound, "install Node.js, which has it: https://nodejs.org", "there is no npm in PATH, which fetches the package %s", about.Package.Name)
+		return err
 	}
-	step := newStep(shell, text)
-	defer step.end()
-	i, fresh, err := agents.Store().Install(ctx, agentstore.Request{
-		Package: about.Package, Version: version, NPM: npm, Env: npmEnvironment(os.Environ()), Step: step.begin,
-		Try: func(ctx context.Context, i agentstore.Installed) error { return try(ctx, shell, agents, about, i) },
-	})
-	if err != nil {
-		return explain(err, about.Package.Name)
-	}
-	step.end()
 	if fresh {
 		shell.Progressf("%s is installed; jobs name it with --agent %s --agent-version %s", text, about.Name, version)
 	} else {
 		shell.Progressf("%s was installed already", text)
 	}
 	return versionView.One(shell.Out, *shell.Format, installed{Agent: about.Name, Installed: i})
+}
+
+// bring installs a version of an agent, unless it is there.
+func bring(ctx context.Context, shell cli.Shell, agents *agent.Agents, about agent.About, version string) (i agentstore.Installed, fresh bool, err error) {
+	npm, err := exec.LookPath("npm")
+	if err != nil {
+		return i, false, cli.Fail(cli.ExitNotFound, "install Node.js, which has it: https://nodejs.org", "there is no npm in PATH, which fetches the package %s", about.Package.Name)
+	}
+	step := newStep(shell, about.Name+"@"+version)
+	defer step.end()
+	i, fresh, err = agents.Store().Install(ctx, agentstore.Request{
+		Package: about.Package, Version: version, NPM: npm, Env: npmEnvironment(os.Environ()), Step: step.begin,
+		Try: func(ctx context.Context, i agentstore.Installed) error { return try(ctx, shell, agents, about, i) },
+	})
+	if err != nil {
+		err = explain(err, about.Package.Name)
+	}
+	return i, fresh, err
 }
 
 // explain gives an error of npm its exit code and a way out.

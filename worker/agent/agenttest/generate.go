@@ -50,14 +50,14 @@ func (b generateBody) request() Request {
 			req.Turn++
 			continue
 		}
-		req.Last = ""
+		req.Last, req.Returned = "", false
 		for _, p := range c.Parts {
 			req.Last += p.Text
 			if p.Image.Data != "" {
 				req.Images = append(req.Images, "data:"+p.Image.Type+";base64,"+p.Image.Data)
 			}
 			if p.Response != nil {
-				req.Last += string(p.Response.Response)
+				req.Last, req.Returned = req.Last+string(p.Response.Response), true
 			}
 		}
 		// The agent puts text of its own before the user's.

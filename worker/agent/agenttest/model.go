@@ -29,13 +29,15 @@ type Request struct {
 	Header http.Header
 	Model  string
 	Tools  []string
-	Turn   int      // how many messages of the model the history has
-	System string   // what the agent itself tells the model
-	First  string   // the first thing the user said
-	Last   string   // the last thing the user said, or a tool returned
-	Images []string // all images that the user sent, as data URLs
-	Try    int      // how often this step was requested before, by any agent
-	Stream bool
+	Turn   int    // how many messages of the model the history has
+	System string // what the agent itself tells the model
+	First  string // the first thing the user said
+	Last   string // the last thing the user said, or a tool returned
+	// Returned: the last thing is what a tool returned.
+	Returned bool
+	Images   []string // all images that the user sent, as data URLs
+	Try      int      // how often this step was requested before, by any agent
+	Stream   bool
 }
 
 // A Reply is the answer of the model. The zero value is an empty text.

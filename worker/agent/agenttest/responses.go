@@ -37,11 +37,11 @@ func (b responsesBody) request() Request {
 	for _, item := range b.Input {
 		switch {
 		case item.Type == "function_call_output", item.Type == "custom_tool_call_output":
-			req.Last, spoke = text(item.Output), false
+			req.Last, req.Returned, spoke = text(item.Output), true, false
 		case item.Role == "developer":
 			req.System += text(item.Content)
 		case item.Role == "user":
-			req.Last, spoke = text(item.Content), false
+			req.Last, req.Returned, spoke = text(item.Content), false, false
 			req.Images = append(req.Images, images(item.Content)...)
 			// Agents put text of their own before the user's.
 			req.First += req.Last

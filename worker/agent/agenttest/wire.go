@@ -1,6 +1,7 @@
 package agenttest
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -32,7 +33,7 @@ func (b messagesBody) request() Request {
 			req.Turn++
 			continue
 		}
-		req.Last = text(m.Content)
+		req.Last, req.Returned = text(m.Content), bytes.Contains(m.Content, []byte(`"tool_result"`))
 		req.Images = append(req.Images, images(m.Content)...)
 		if req.First == "" {
 			req.First = req.Last

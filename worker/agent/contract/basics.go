@@ -18,19 +18,14 @@ import (
 
 // basics are the checks of one prompt in one process.
 var basics = []check{
-	{"version", "its program starts in a jail and says its version", nil, version},
-	{"prompt", "it takes a prompt, asks its model, and ends by itself; the answer becomes an event", nil, answers},
-	{"turns", "its turns are seen as they begin and end", hasTurns, turns},
-	{"workspace", "it leaves nothing in the workspace that nobody asked for", nil, clean},
-	{"network", "it asks for nothing but its model API", nil, firstRun(network)},
-	{"model", "it uses the model that the job names: `agent.model`", func(a agent.About) bool { return a.Model }, firstRun(uses)},
-	{"instructions", "it is given instructions of the job's own: `agent.instructions`", func(a agent.About) bool { return a.Instructions }, firstRun(instructed)},
-	{"tokens", "it reports the tokens that the gate counts", func(a agent.About) bool { return a.Tokens }, firstRun(tokens)},
-	{"cost", "it reports its cost", func(a agent.About) bool { return a.Cost }, firstRun(cost)},
-	{"tools", "the commands that it runs are seen as they begin and end", nil, tools},
-	{"secrets", "the key of its model API is nowhere in its jail", nil, secrets},
-	{"max_turns", "it stops after a number of turns: `agent.max_turns`", func(a agent.About) bool { return a.MaxTurns }, maxTurns},
-	{"failure", "a model API that refuses the key is a failure, and soon", nil, fails},
+	{"", "version", "its program starts in a jail and says its version", nil, version},
+	{"", "prompt", "it takes a prompt, asks its model, and ends by itself; the answer becomes an event", nil, answers},
+	{"", "turns", "its turns are seen as they begin and end", hasTurns, turns},
+	{"", "model", "it uses the model that the job names: `agent.model`", func(a agent.About) bool { return a.Model }, firstRun(uses)},
+	{"", "instructions", "it is given instructions of the job's own: `agent.instructions`", func(a agent.About) bool { return a.Instructions }, firstRun(instructed)},
+	{"", "tokens", "it reports the tokens that the gate counts", func(a agent.About) bool { return a.Tokens }, firstRun(tokens)},
+	{"", "cost", "it reports its cost", func(a agent.About) bool { return a.Cost }, firstRun(cost)},
+	{"", "max_turns", "it stops after a number of turns: `agent.max_turns`", func(a agent.About) bool { return a.MaxTurns }, maxTurns},
 }
 
 var versionText = regexp.MustCompile(`\d+\.\d+(\.\d+)?[-+.\w]*`)
@@ -289,23 +284,6 @@ func maxTurns(ctx context.Context, t *trial) error {
 	}
 	if s.End.Reason != jobs.TurnLimit {
 		return fmt.Errorf("with %d turns, %d requests to the model, it ended with %s (%s): %s", limit, len(s.requests), s.End.Outcome, s.End.Reason, s.End.Message)
-	}
-	return nil
-}
-
-func fails(ctx context.Context, t *trial) error {
-	if err := needsModel(t); err != nil {
-		return err
-	}
-	s, err := t.run(ctx, task{model: agenttest.Fail(401, "authentication_error"), all: true})
-	if err != nil {
-		return err
-	}
-	if s.End.Outcome == jobs.Success {
-		return fmt.Errorf("it ended with success")
-	}
-	if s.Count(jobs.RunExited) != 1 {
-		return fmt.Errorf("its exit is not among the events: %s", kinds(s.Run))
 	}
 	return nil
 }

@@ -15,13 +15,10 @@ import (
 
 // continuations are the checks of conversations that outlive their process.
 var continuations = []check{
-	{"capsule", "with the files of its conversation alone, another home goes on with it", func(a agent.About) bool { return a.Conversation.Known() }, elsewhere},
-	{"resume", "after kill -9 within a turn a new process goes on with the conversation", func(a agent.About) bool { return a.Resume }, resume},
-	{"terminals", "it can be given terminals that people look at, too: `agent.terminals`", func(a agent.About) bool { return a.Terminals }, needsWorker},
-	{"mcp_servers", "it uses MCP servers that the job names: `agent.mcp_servers`", func(a agent.About) bool { return a.MCPServers }, needsWorker},
+	{"", "capsule", "with the files of its conversation alone, another home goes on with it", func(a agent.About) bool { return a.Conversation.Known() }, elsewhere},
+	{"", "resume", "after kill -9 within a turn a new process goes on with the conversation", func(a agent.About) bool { return a.Resume }, resume},
+	{"", "lost_conversation", "a conversation that is not there is a failure, or is said to be begun anew", func(a agent.About) bool { return a.Resume }, lost},
 }
-
-func needsWorker(context.Context, *trial) error { return untried("the servers of it need a worker") }
 
 // conversation is the id of a conversation of one turn in the home of t.
 func (t *trial) conversation(ctx context.Context) (string, error) {
@@ -98,4 +95,18 @@ func elsewhere(ctx context.Context, t *trial) error {
 		return fmt.Errorf("unpack the files %v: %w", files.Paths, err)
 	}
 	return t.goesOn(ctx, id, other)
+}
+
+func lost(ctx context.Context, t *trial) error {
+	if err := needsModel(t); err != nil {
+		return err
+	}
+	s, err := t.run(ctx, task{launch: goOn(jobs.NewID(), 2, nextWord), model: answer})
+	if err != nil {
+		return err
+	}
+	if s.ended() == nil && s.Count(jobs.SessionContinued) == 0 {
+		return fmt.Errorf("it answered as if there had been a conversation")
+	}
+	return nil
 }

@@ -34,6 +34,7 @@ const (
 
 // A Finding is what came of one check.
 type Finding struct {
+	Group  string `json:"group"` // what the check is about
 	Check  string `json:"check"`
 	Means  string `json:"means"` // what an agent can do that has it
 	Status Status `json:"status"`
@@ -48,6 +49,7 @@ type Report struct {
 	API      string    `json:"api,omitempty"`
 	Version  string    `json:"version,omitempty"` // as its program reports it
 	Checks   []Finding `json:"checks"`
+	Facts    Facts     `json:"facts"`
 }
 
 // Failed lists the checks that failed.
@@ -65,8 +67,12 @@ func (r Report) Failed() []string {
 type Suite struct {
 	Agents *agent.Agents
 	Jail   Jail
+	// Program is the program to test; nil: the one that is found on this host.
+	Program *agent.Program
 	// Dir is a directory for workspaces and homes. Test removes what it makes there.
 	Dir string
+	// Only are the names of the checks and groups that are wanted. Empty: all.
+	Only []string
 	// Checked, if it is not nil, is called after each check.
 	Checked func(Finding)
 }
@@ -85,9 +91,9 @@ func untried(format string, args ...any) error { return &untriedError{fmt.Sprint
 
 // A check finds out about one ability.
 type check struct {
-	name, means string
-	claimed     func(agent.About) bool // nil: it is required of every agent
-	try         func(context.Context, *trial) error
+	group, name, means string
+	claimed            func(agent.About) bool // nil: it is required of every agent
+	try                func(context.Context, *trial) error
 }
 
 // Test runs all checks with the agent of that name, which takes minutes with real ones. The error
@@ -97,7 +103,7 @@ func (s Suite) Test(ctx context.Context, name string) (report Report, err error)
 	if err != nil {
 		return Report{}, err
 	}
-	program, err := s.Agents.Find(name)
+	program, err := s.program(name)
 	if err != nil {
 		return Report{}, err
 	}
@@ -106,9 +112,12 @@ func (s Suite) Test(ctx context.Context, name string) (report Report, err error)
 		return Report{}, err
 	}
 	defer func() { err = errors.Join(err, disk.RemoveAll(dir)) }() // an agent may have closed directories in it
-	t := &trial{about: adapter.About(), adapter: adapter, program: program, jail: s.Jail, dir: dir}
+	t := &trial{about: adapter.About(), adapter: adapter, program: program, jail: s.Jail, dir: dir, messages: map[string]bool{}, unknown: map[string]bool{}}
 	report = Report{Agent: name, Protocol: t.about.Protocol, API: t.about.API}
 	for _, c := range checks {
+		if len(s.Only) > 0 && !slices.Contains(s.Only, c.name) && !slices.Contains(s.Only, c.group) {
+			continue
+		}
 		f := c.find(ctx, t)
 		if ctx.Err() != nil {
 			return Report{}, context.Cause(ctx)
@@ -119,11 +128,19 @@ func (s Suite) Test(ctx context.Context, name string) (report Report, err error)
 		report.Checks = append(report.Checks, f)
 	}
 	report.Version = t.version
-	return report, nil
+	report.Facts, err = t.facts(ctx)
+	return report, err
+}
+
+func (s Suite) program(name string) (agent.Program, error) {
+	if s.Program != nil {
+		return *s.Program, nil
+	}
+	return s.Agents.Find(name)
 }
 
 func (c check) find(ctx context.Context, t *trial) Finding {
-	f := Finding{Check: c.name, Means: c.means, Status: Yes}
+	f := Finding{Group: c.group, Check: c.name, Means: c.means, Status: Yes}
 	if c.claimed != nil && !c.claimed(t.about) {
 		f.Status = No
 		return f
@@ -162,4 +179,28 @@ func short(text string) string {
 }
 
 // checks are all of them, in their order: later ones look at the runs of earlier ones.
-var checks = slices.Concat(basics, dialogues, continuations)
+var checks = slices.Concat(
+	group("basics", basics), group("prompts", prompts), group("answers", answersOf), group("tools", toolsOf), group("isolation", isolation),
+	group("failures", failures), group("output", outputs), group("dialogue", dialogues), group("permissions", permissions),
+	group("continuation", continuations), group("servers", servers),
+)
+
+func group(name string, of []check) []check {
+	of = slices.Clone(of)
+	for i := range of {
+		of[i].group = name
+	}
+	return of
+}
+
+// Names are the names of all checks and of their groups.
+func Names() []string {
+	var names []string
+	for _, c := range checks {
+		if !slices.Contains(names, c.group) {
+			names = append(names, c.group)
+		}
+		names = append(names, c.name)
+	}
+	return names
+}

@@ -18,16 +18,22 @@ import (
 	"github.com/penstock-run/penstock/worker/agent/contract"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if mistake := os.Getenv(mistakeVariable); mistake != "" {
+		beFake(mistake)
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // test tests an agent, and fails the test if something is left behind.
-func test(t *testing.T, cfg agent.Config, name string, limit time.Duration) (contract.Report, error) {
+func test(t *testing.T, agents *agent.Agents, name string, limit time.Duration, only ...string) (contract.Report, error) {
 	t.Helper()
 	exectest.Need(t, "bwrap")
 	exectest.Need(t, "curl")
+	exectest.Need(t, "jq")
 	dir := t.TempDir()
-	cfg.Path = os.Getenv("PATH")
-	suite := contract.Suite{Agents: builtin.Agents(cfg), Dir: dir, Jail: contract.Jail{
+	suite := contract.Suite{Agents: agents, Only: only, Dir: dir, Jail: contract.Jail{
 		Backend: &bwrap.Backend{}, Limit: limit, Spec: sandbox.Spec{Env: []string{"PATH=/usr/local/bin:/usr/bin:/bin"}},
 	}}
 	report, err := suite.Test(t.Context(), name)
@@ -37,16 +43,25 @@ func test(t *testing.T, cfg agent.Config, name string, limit time.Duration) (con
 	return report, err
 }
 
+// described are the agents of a host with one that is described as in a settings file.
+func described(c agent.Custom) *agent.Agents {
+	return builtin.Agents(agent.Config{Path: os.Getenv("PATH"), Custom: map[string]agent.Custom{"mine": c}})
+}
+
 // script tests a made-up agent that is a script of the shell. It finds its prompt in $p.
-func script(t *testing.T, api, text string, limit time.Duration) map[string]contract.Finding {
+func script(t *testing.T, api, text string, limit time.Duration, only ...string) map[string]contract.Finding {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "agent")
-	if err := exectest.WriteFile(program, []byte("#!/bin/sh\np=$PENSTOCK_PROMPT\n"+text+"\n"), 0o755); err != nil {
+	if err := exectest.WriteFile(program, []byte("#!/bin/sh\np=$(cat \"$PENSTOCK_PROMPT_FILE\")\n"+text+"\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	report, err := test(t, agent.Config{Custom: map[string]agent.Custom{
-		"mine": {Protocol: "command", Command: []string{program}, API: api},
-	}}, "mine", limit)
+	return findings(t, described(agent.Custom{Protocol: "command", Command: []string{program}, API: api}), limit, only...)
+}
+
+// findings are those of the agent mine, by their checks.
+func findings(t *testing.T, agents *agent.Agents, limit time.Duration, only ...string) map[string]contract.Finding {
+	t.Helper()
+	report, err := test(t, agents, "mine", limit, only...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,8 +73,8 @@ func script(t *testing.T, api, text string, limit time.Duration) map[string]cont
 }
 
 // call asks the model as an agent of Anthropic's API does.
-const call = `curl -sf -H "x-api-key: $ANTHROPIC_API_KEY" "$ANTHROPIC_BASE_URL/v1/messages" -H 'content-type: application/json' ` +
-	`-d '{"model":"'$PENSTOCK_MODEL'","max_tokens":99,"messages":[{"role":"user","content":"'"$p"'"}]}'`
+const call = `printf %s "$p" >/tmp/p; jq -n --rawfile p /tmp/p --arg model "$PENSTOCK_MODEL" '{model: $model, max_tokens: 99, messages: [{role: "user", content: $p}]}' | ` +
+	`curl -sf -H "x-api-key: $ANTHROPIC_API_KEY" "$ANTHROPIC_BASE_URL/v1/messages" -H 'content-type: application/json' -d @- >/tmp/answer && jq -r '.content[].text' /tmp/answer`
 
 // An agent that does what it must has no failed check, and each mistake is found by the check
 // that is about it.
@@ -79,7 +94,7 @@ func TestMistakesAreFound(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			found := script(t, "anthropic", tt.text, slowtest.Limit(time.Minute))
+			found := script(t, "anthropic", tt.text, slowtest.Limit(time.Minute), "basics", "isolation", "failure")
 			for _, check := range []string{"prompt", "workspace", "network", "model", "secrets", "failure"} {
 				if got := found[check].Status; got != contract.Yes && tt.failed[check] == "" {
 					t.Errorf("%s: %s, want yes", check, got)
@@ -135,7 +150,7 @@ func TestRealAgents(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			exectest.Need(t, name)
-			report, err := test(t, agent.Config{}, name, slowtest.Limit(time.Minute))
+			report, err := test(t, builtin.Agents(agent.Config{Path: os.Getenv("PATH")}), name, slowtest.Limit(time.Minute))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -144,7 +159,7 @@ func TestRealAgents(t *testing.T) {
 				t.Fatal(err)
 			}
 			for i, want := range contract.Claims(adapter.About()) {
-				if f := report.Checks[i]; f.Check != want.Check || f.Status != want.Status && f.Check != "terminals" && f.Check != "mcp_servers" {
+				if f := report.Checks[i]; f.Check != want.Check || f.Status != want.Status && f.Check != "terminals" {
 					t.Errorf("%s: %s %s, the reference says %s", f.Check, f.Status, f.Seen, want.Status)
 				}
 			}

@@ -18,6 +18,8 @@ type Run struct {
 	Events []event.Event
 	End    jobs.Ended
 	Total  agent.Total
+	Code   int    // with which the program exited
+	Signal string // that ended it
 }
 
 // Count is how many events of a kind there are.
@@ -73,9 +75,13 @@ type Conversation struct {
 	Decoder agent.Decoder
 	Home    string                   // of the agent; empty: a directory of its own
 	Answers map[string]control.Words // to the questions of an interactive job
+	Allow   bool                     // grants, once, what an interactive job asks permission for
 	Say     []string                 // prompts that are sent when the agent is idle
 	// OnEvent gets each event. The lines that it returns are written to the agent.
 	OnEvent func(e event.Event) [][]byte
+	// OnLine gets each line that is written ("in") or read ("out", "err"), in this order, and
+	// before the lines of it what was said ("say"): an id and a text, as JSON. It must not keep them.
+	OnLine func(way string, line []byte)
 }
 
 // Hold starts the agent of a plan, and returns when it has ended.
@@ -101,6 +107,7 @@ func (c *Conversation) Hold(d agent.Decoder, p agent.Plan, start func(stdout, st
 	reading.Wait()
 	e, end := d.Exit(code, signal)
 	c.run.Events, c.run.End, c.run.Total = append(c.run.Events, e), end, d.Total()
+	c.run.Code, c.run.Signal = code, signal
 	return c.run, err
 }
 
@@ -118,9 +125,17 @@ func (c *Conversation) Abort() {
 	c.process.Abort()
 }
 
+// tell needs c.mu.
+func (c *Conversation) tell(way string, line []byte) {
+	if c.OnLine != nil {
+		c.OnLine(way, line)
+	}
+}
+
 // write needs c.mu.
 func (c *Conversation) write(lines [][]byte) {
 	for _, line := range lines {
+		c.tell("in", line)
 		_, _ = c.process.Stdin.Write(append(line, '\n')) // it may have died; its exit tells
 	}
 }
@@ -129,6 +144,7 @@ func (c *Conversation) read(r io.Reader, stream string) error {
 	return agent.ReadLines(r, stream, agent.MaxLine, func(l agent.Line) error {
 		c.mu.Lock()
 		defer c.mu.Unlock()
+		c.tell(map[string]string{agent.Stdout: "out", agent.Stderr: "err"}[stream], l.Bytes)
 		got := c.Decoder.Line(l)
 		c.run.Events = append(c.run.Events, got.Events...)
 		c.write(got.Reply)
@@ -145,10 +161,17 @@ func (c *Conversation) interact(got agent.Read) {
 	var lines [][]byte
 	for _, e := range got.Events {
 		var asked struct {
-			Ask string `json:"ask"`
+			Ask  string `json:"ask"`
+			Type string `json:"type"`
 		}
-		if e.Kind == jobs.AskOpened && c.Answers != nil && json.Unmarshal(e.Data, &asked) == nil {
-			events, reply, err := c.Decoder.(agent.Speaker).Answer(control.Message{Ask: asked.Ask, Answers: c.Answers})
+		opened := e.Kind == jobs.AskOpened && json.Unmarshal(e.Data, &asked) == nil
+		allowed := c.Allow && asked.Type == "permission"
+		if opened && (c.Answers != nil || allowed) {
+			message := control.Message{Ask: asked.Ask, Answers: c.Answers}
+			if allowed {
+				message.Answers = nil
+			}
+			events, reply, err := c.Decoder.(agent.Speaker).Answer(message)
 			if err != nil {
 				c.process.Abort()
 			}
@@ -161,7 +184,10 @@ func (c *Conversation) interact(got agent.Read) {
 	switch {
 	case got.State != agent.Idle && got.State != agent.Over || len(lines) > 0:
 	case len(c.Say) > 0:
-		lines = append(lines, c.Decoder.(agent.Speaker).Say(jobs.NewID(), c.Say[0])...)
+		id := jobs.NewID()
+		said, _ := json.Marshal(map[string]string{"id": id, "text": c.Say[0]}) // strings only
+		c.tell("say", said)
+		lines = append(lines, c.Decoder.(agent.Speaker).Say(id, c.Say[0])...)
 		c.Say = c.Say[1:]
 	default:
 		_ = c.process.Stdin.Close() // twice does no harm

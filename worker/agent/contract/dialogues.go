@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/control"
@@ -17,10 +20,13 @@ import (
 
 // dialogues are the checks of an interactive job.
 var dialogues = []check{
-	{"interactive", "it takes more prompts while it lives", func(a agent.About) bool { return a.Interactive }, followUp},
-	{"interrupt", "a turn can be ended, and it lives on", func(a agent.About) bool { return a.Interrupt }, interrupt},
-	{"questions", "it asks, and goes on with the answer", func(a agent.About) bool { return a.Questions }, question},
-	{"images", "it is shown the images of a prompt: `send --image`", func(a agent.About) bool { return a.Images }, images},
+	{"", "interactive", "it takes more prompts while it lives", func(a agent.About) bool { return a.Interactive }, followUp},
+	{"", "interrupt", "a turn can be ended, and it lives on", func(a agent.About) bool { return a.Interrupt }, interrupt},
+	{"", "interrupt_tool", "a turn can be ended within a command", func(a agent.About) bool { return a.Interrupt }, interruptTool},
+	{"", "queued_prompt", "a prompt within a turn comes to the model, in that turn or after it", func(a agent.About) bool { return a.Interactive }, queued},
+	{"", "set_model", "it goes on with another model: `job set --model`", func(a agent.About) bool { return a.Interactive && a.Model && a.Protocol != "acp" }, setModel},
+	{"", "questions", "it asks, and goes on with the answer", func(a agent.About) bool { return a.Questions }, question},
+	{"", "images", "it is shown the images of a prompt: `send --image`", func(a agent.About) bool { return a.Images }, images},
 }
 
 func interactive(l *agent.Launch) { l.Job.Agent.Interactive = true }
@@ -156,6 +162,128 @@ func images(ctx context.Context, t *trial) error {
 	}
 	if r := s.asked(nextWord); r == nil || !slices.Contains(r.Images, DataURL(picture)) {
 		return fmt.Errorf("the image did not come to the model")
+	}
+	return nil
+}
+
+// afterFirst calls a function once, when the first turn of a conversation has ended.
+func afterFirst(c *Conversation, then func(agent.Speaker) [][]byte) {
+	done := false
+	c.OnEvent = func(e event.Event) [][]byte {
+		if e.Kind != jobs.TurnEnded || done {
+			return nil
+		}
+		done = true
+		return then(c.Decoder.(agent.Speaker))
+	}
+}
+
+// began is the file by which a command is seen to run.
+const began = "contract-began"
+
+func interruptTool(ctx context.Context, t *trial) error {
+	if err := needsModel(t); err != nil {
+		return err
+	}
+	c := &Conversation{}
+	afterFirst(c, func(speaker agent.Speaker) [][]byte { return speaker.Say(jobs.NewID(), nextWord) })
+	workspace := make(chan string, 1)
+	watched, stop := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	watching.Go(func() { interruptAt(watched, workspace, c) })
+	s, err := t.run(ctx, task{with: c, launch: func(l *agent.Launch) {
+		l.Job.Agent.Interactive = true
+		workspace <- l.Cwd
+	}, model: func(r agenttest.Request) agenttest.Reply {
+		if r.Turn == 0 {
+			return shell(r, "touch "+began+"; sleep 300")
+		}
+		return answer(r)
+	}})
+	stop()
+	watching.Wait()
+	switch {
+	case err != nil:
+		return err
+	case s.hasShell() != nil:
+		return s.hasShell()
+	case s.status(0) != "interrupted" || s.status(1) != "ok":
+		return fmt.Errorf("the interrupted turn ended as %q, and the next one as %q; it ended with %s (%s)", s.status(0), s.status(1), s.End.Outcome, s.End.Reason)
+	}
+	return s.ended()
+}
+
+// interruptAt interrupts the turn when its command runs, which only its file tells.
+func interruptAt(ctx context.Context, workspace <-chan string, c *Conversation) {
+	look := time.NewTicker(20 * time.Millisecond)
+	defer look.Stop()
+	var file string
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case dir := <-workspace:
+			file = filepath.Join(dir, began)
+		case <-look.C:
+		}
+		if _, err := os.Lstat(file); file != "" && err == nil {
+			c.Interrupt()
+			return
+		}
+	}
+}
+
+func queued(ctx context.Context, t *trial) error {
+	if err := needsModel(t); err != nil {
+		return err
+	}
+	c := &Conversation{}
+	said := false
+	c.OnEvent = func(e event.Event) [][]byte {
+		if e.Kind != jobs.ToolStarted || said {
+			return nil
+		}
+		said = true
+		return c.Decoder.(agent.Speaker).Say(jobs.NewID(), nextWord)
+	}
+	s, err := t.run(ctx, task{launch: interactive, with: c, model: func(r agenttest.Request) agenttest.Reply {
+		if r.Turn == 0 {
+			return shell(r, "sleep 1; echo COMMAND ENDS")
+		}
+		return answer(r)
+	}})
+	switch {
+	case err != nil:
+		return err
+	case s.hasShell() != nil:
+		return s.hasShell()
+	case !slices.ContainsFunc(s.requests, func(r agenttest.Request) bool { return strings.Contains(r.First+r.Last, nextWord) }):
+		return fmt.Errorf("the prompt within a turn did not come to the model; it ended with %s", s.how())
+	}
+	return s.ended()
+}
+
+// otherModels are those that agents go on with.
+var otherModels = map[string]string{"anthropic": "claude-haiku-4-5", "openai": "gpt-5.4", "google": "gemini-2.5-pro"}
+
+func setModel(ctx context.Context, t *trial) error {
+	if err := needsModel(t); err != nil {
+		return err
+	}
+	c := &Conversation{}
+	other := otherModels[t.about.API]
+	afterFirst(c, func(speaker agent.Speaker) [][]byte {
+		return append(speaker.Set(jobs.NewID(), other, ""), speaker.Say(jobs.NewID(), nextWord)...)
+	})
+	s, err := t.run(ctx, task{launch: interactive, with: c, model: answer})
+	if err != nil {
+		return err
+	}
+	if err := s.ended(); err != nil {
+		return err
+	}
+	if r := s.asked(nextWord); r == nil || r.Model != other {
+		return fmt.Errorf("told to go on with %s, its requests name %s", other, named(s.requests))
 	}
 	return nil
 }

@@ -6,7 +6,7 @@ import "github.com/penstock-run/penstock/worker/agent"
 func Claims(a agent.About) []Finding {
 	var all []Finding
 	for _, c := range checks {
-		f := Finding{Check: c.name, Means: c.means, Status: Yes}
+		f := Finding{Group: c.group, Check: c.name, Means: c.means, Status: Yes}
 		if c.claimed != nil && !c.claimed(a) {
 			f.Status = No
 		}

@@ -47,15 +47,21 @@ func (e *LimitError) Error() string { return fmt.Sprintf("it had not ended after
 // address is where the gate is in the jail.
 const address = "127.0.0.1:3128"
 
+// Inside is a launch as an agent in a jail has it.
+func Inside(l agent.Launch, gated bool) agent.Launch {
+	l.Cwd, l.Files, l.Key = sandbox.WorkspacePath, "/run/penstock", JailKey
+	if gated {
+		l.Gate = "http://" + address
+	}
+	return l
+}
+
 // Run runs an agent as a worker does: in a strict jail, whose only way out is the gate to the
 // model. The launch names the directory of the host that is the workspace. A run that does
 // not end in time gives a [*LimitError], and what was seen until then.
 func (j Jail) Run(ctx context.Context, adapter agent.Adapter, l agent.Launch, way Gated, c *Conversation) (Run, error) {
 	workspace := l.Cwd
-	l.Cwd, l.Files, l.Key = sandbox.WorkspacePath, "/run/penstock", JailKey
-	if way.Gate != nil {
-		l.Gate = "http://" + address
-	}
+	l = Inside(l, way.Gate != nil)
 	p, err := adapter.Launch(l)
 	if err != nil {
 		return Run{}, err

@@ -22,16 +22,16 @@ This page is made from the program: ` + "`make generate`" + ` writes it. ` + "`p
 each agent claims, with the agents that a settings file adds. A job that asks for what its agent cannot do is refused
 when it is submitted, and the field is named; see [Agents](../how-to/agents.md).
 
-Each row is a check of ` + "`penstock agent test NAME`" + `, which [finds out](../how-to/agents.md#test-an-agent) whether an agent
-that is installed here does what it claims.
+Each row is a check of ` + "`penstock agent test NAME`" + `, in groups that ` + "`--only`" + ` takes, too; the command [finds out](../how-to/agents.md#test-an-agent) whether an
+agent that is installed here does what it claims.
 
 | check | | %s |
 |---|---|%s
 %s| | model API that it cannot do without |%s
 
 - **yes**: seen with the agent's own program, by the tests of this repository: the versions that [Agents](../how-to/agents.md) names.
-  Only terminals and MCP servers are tested apart from that command.
-- recorded: the adapter claims it, and reads what the agent's program wrote in recorded runs.
+  Only terminals are tested apart from that command.
+- recorded: the adapter claims it; the tests have recorded runs of the agent, and not its program.
 - claims: there is no such program. The agents of a settings file have this protocol, and each can be tested.
 - An empty cell: the agent cannot.
 `
@@ -47,7 +47,12 @@ func TestReference(t *testing.T) {
 		apis += " " + about.API + " |"
 	}
 	var rows strings.Builder
+	group := ""
 	for n, f := range claims[0] {
+		if f.Group != group {
+			group = f.Group
+			fmt.Fprintf(&rows, "| **%s** | |%s\n", group, strings.Repeat(" |", len(all)))
+		}
 		fmt.Fprintf(&rows, "| `%s` | %s |", f.Check, f.Means)
 		for i, about := range all {
 			fmt.Fprintf(&rows, " %s |", cell(about, claims[i][n]))

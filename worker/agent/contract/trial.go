@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -27,8 +28,16 @@ const (
 )
 
 // models are those that agents are told to use. The scripted model has any name; the agents
-// know some.
+// know some. An agent of protocol acp offers models of its own.
 var models = map[string]string{"anthropic": "claude-sonnet-4-5", "openai": "gpt-5.5", "google": "gemini-2.5-flash"}
+
+// Model is the model that an agent is told to use; empty: none.
+func Model(about agent.About) string {
+	if about.Protocol == "acp" {
+		return ""
+	}
+	return models[about.API]
+}
 
 // A trial is the test of one agent.
 type trial struct {
@@ -39,15 +48,18 @@ type trial struct {
 	dir     string
 	version string
 
-	prompted, searched *seen  // what the runs of earlier checks gave
-	home               string // of the first of them
-	broken             error  // why there is no first one
+	messages, unknown  map[string]bool // kinds of lines of all runs, and those without an event of their own
+	prompted, searched *seen           // what the runs of earlier checks gave
+	home               string          // of the first of them
+	broken             error           // why there is no first one
 }
 
 // seen is what could be seen of one run.
 type seen struct {
 	Run
 	workspace string
+	launch    agent.Launch // as the agent had it
+	lines     []heard
 	requests  []agenttest.Request
 	meter     gate.Meter
 }
@@ -58,6 +70,8 @@ type task struct {
 	model  agenttest.Step
 	with   *Conversation // may be nil
 	all    bool          // the step answers requests without our prompt, too
+	asks   bool          // with answers what the agent asks permission for, which is granted else
+	limits gate.Limits
 }
 
 // modelled says that there is a model between the agent and its answers.
@@ -76,18 +90,23 @@ func (t *trial) run(ctx context.Context, k task) (*seen, error) {
 		Job: jobs.Job{Prompt: prompt(firstWord), Agent: jobs.Agent{Name: t.about.Name}}.WithDefaults(),
 		ID:  id, Session: id, Attempt: 1, Cwd: workspace, Program: t.program,
 	}
-	if t.about.Protocol != "acp" { // an agent of acp offers models of its own
-		l.Job.Agent.Model = models[t.about.API]
-	}
+	l.Job.Agent.Model = Model(t.about)
 	if k.launch != nil {
 		k.launch(&l)
 	}
 	if k.with == nil {
 		k.with = &Conversation{}
 	}
-	s := &seen{workspace: workspace}
+	s := &seen{workspace: workspace, launch: Inside(l, t.modelled())}
+	k.with.Allow = l.Job.Agent.Interactive && !k.asks // in another job the adapter grants it
+	k.with.OnLine = func(way string, text []byte) {
+		if way == "out" || way == "err" {
+			s.lines = append(s.lines, heard{way: way, text: slices.Clone(text)})
+		}
+	}
 	if !t.modelled() {
 		s.Run, err = t.jail.Run(ctx, t.adapter, l, Gated{}, k.with)
+		t.note(s)
 		return s, err
 	}
 	on := promptWord
@@ -95,7 +114,7 @@ func (t *trial) run(ctx context.Context, k task) (*seen, error) {
 		on = ""
 	}
 	model := agenttest.New(agenttest.Script{On: on, Steps: []agenttest.Step{k.model}})
-	url, closeModel, err := serve(ctx, model)
+	url, closeModel, err := Serve(ctx, model)
 	if err != nil {
 		return nil, err
 	}
@@ -105,14 +124,15 @@ func (t *trial) run(ctx context.Context, k task) (*seen, error) {
 		return nil, err
 	}
 	defer g.Close()
-	session := gate.NewSession(l.Session, JailKey, gate.Limits{})
+	session := gate.NewSession(l.Session, JailKey, k.limits)
 	s.Run, err = t.jail.Run(ctx, t.adapter, l, Gated{Gate: g, Session: session}, k.with)
 	s.requests, s.meter = model.Requests(), session.Meter()
+	t.note(s)
 	return s, err
 }
 
-// serve serves the model on loopback, until the function that it returns is called.
-func serve(ctx context.Context, model http.Handler) (url string, end func(), err error) {
+// Serve serves the model on loopback, until the function that it returns is called.
+func Serve(ctx context.Context, model http.Handler) (url string, end func(), err error) {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", nil, fmt.Errorf("listen for the scripted model: %w", err)
@@ -131,7 +151,12 @@ func (s *seen) ended() error {
 	if s.End.Outcome == jobs.Success {
 		return nil
 	}
-	return fmt.Errorf("it ended with %s (%s): %s", s.End.Outcome, s.End.Reason, s.End.Message)
+	return fmt.Errorf("it ended with %s", s.how())
+}
+
+// how says how a run ended.
+func (s *seen) how() string {
+	return fmt.Sprintf("%s (%s): %s", s.End.Outcome, s.End.Reason, s.End.Message)
 }
 
 // asked is the last request to the model whose last words contain a text; nil: there is none.
@@ -156,14 +181,23 @@ var shells = map[string]func(command string) any{
 	"exec_command":      func(c string) any { return map[string]any{"cmd": c} },
 }
 
-// shell has the agent run a command, if it offers a known tool for that.
-func shell(r agenttest.Request, command string) agenttest.Reply {
+// Shell has the agent run commands at once, if it offers a known tool for that; else the model
+// answers otherwise.
+func Shell(r agenttest.Request, otherwise agenttest.Reply, commands ...string) agenttest.Reply {
 	for _, name := range r.Tools {
 		if input := shells[name]; input != nil {
-			return agenttest.Reply{Calls: []agenttest.Call{{Name: name, Input: input(command)}}}
+			var reply agenttest.Reply
+			for _, command := range commands {
+				reply.Calls = append(reply.Calls, agenttest.Call{Name: name, Input: input(command)})
+			}
+			return reply
 		}
 	}
-	return answer(r)
+	return otherwise
+}
+
+func shell(r agenttest.Request, commands ...string) agenttest.Reply {
+	return Shell(r, answer(r), commands...)
 }
 
 // hasShell is an error if the agent offered the model no known tool that runs commands.
