@@ -13,7 +13,7 @@ const (
 	MaxJobBytes = 768 << 10 // of a job's JSON, files included
 	MaxLabels   = 32
 	MaxEnv      = 128
-	MaxModels   = 64      // that a job allows
+	MaxAllowed  = 64      // entries of each list of what a job allows its calls of models
 	MaxTokens   = 1 << 50 // of a budget
 	MaxUSD      = 1e9     // of a budget
 	MaxHosts    = 256
@@ -176,11 +176,18 @@ type Agent struct {
 	Model   string   `json:"model,omitempty"`
 	// AllowModels are the models that the agent may call, by the names that they have on the
 	// wire; one that ends with * stands for all that begin so. Empty is all that the worker's
-	// policy permits. At most MaxModels.
+	// policy permits. At most MaxAllowed, as of each list below.
 	AllowModels []string `json:"allow_models,omitempty"`
-	MaxTurns    int      `json:"max_turns,omitempty"`
-	Args        []string `json:"args,omitempty"`
-	Interactive bool     `json:"interactive,omitempty"`
+	// AllowServiceTiers, AllowBetas, AllowFileIDs and AllowContainerIDs are in the same way the
+	// service tiers and speeds that calls of models may ask for, the beta features, and the
+	// files and containers of the provider that they may use.
+	AllowServiceTiers []string `json:"allow_service_tiers,omitempty"`
+	AllowBetas        []string `json:"allow_betas,omitempty"`
+	AllowFileIDs      []string `json:"allow_file_ids,omitempty"`
+	AllowContainerIDs []string `json:"allow_container_ids,omitempty"`
+	MaxTurns          int      `json:"max_turns,omitempty"`
+	Args              []string `json:"args,omitempty"`
+	Interactive       bool     `json:"interactive,omitempty"`
 	// Terminals gives the agent terminals in its jail, which people can look at.
 	Terminals bool `json:"terminals,omitempty"`
 	// Instructions are added to what the agent is told in each of its conversations,

@@ -21,7 +21,7 @@ var (
 	refName   = pattern(`^[A-Za-z0-9][A-Za-z0-9._/-]{0,199}$`)
 	commitID  = pattern(`^[0-9a-f]{40}([0-9a-f]{24})?$`)
 	envName   = pattern(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
-	modelName = pattern(`^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,199}\*?$`) // as on the wire
+	wireName  = pattern(`^[A-Za-z0-9][A-Za-z0-9._:/@+=-]{0,199}\*?$`)
 	fileName  = pattern(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
 	hostName  = pattern(`^(\*\.)?([a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?$`)
 	repoURL   = pattern(`^(https?|ssh|git|file)://[^\s]+$`)
@@ -284,7 +284,11 @@ func (j Job) validateBounds(found *InvalidError) {
 	if len(j.CheckReports) > 0 && len(j.Check) == 0 {
 		found.add("check_reports", fmt.Errorf("has no meaning without check"))
 	}
-	found.each("agent.allow_models", j.Agent.AllowModels, MaxModels, checkModel)
+	found.each("agent.allow_models", j.Agent.AllowModels, MaxAllowed, CheckAllowed)
+	found.each("agent.allow_service_tiers", j.Agent.AllowServiceTiers, MaxAllowed, CheckAllowed)
+	found.each("agent.allow_betas", j.Agent.AllowBetas, MaxAllowed, CheckAllowed)
+	found.each("agent.allow_file_ids", j.Agent.AllowFileIDs, MaxAllowed, CheckAllowed)
+	found.each("agent.allow_container_ids", j.Agent.AllowContainerIDs, MaxAllowed, CheckAllowed)
 	found.add("agent.max_turns", within(j.Agent.MaxTurns, 0, 10_000))
 	found.add("retry.max_attempts", within(j.Retry.MaxAttempts, 1, MaxAttempts))
 	found.add("budget.tokens", within(j.Budget.Tokens, 0, MaxTokens))
@@ -300,10 +304,11 @@ func checkJobID(id string) error {
 	return nil
 }
 
-// checkModel refuses what could mean another model than it seems to.
-func checkModel(name string) error {
-	if !modelName().MatchString(name) {
-		return fmt.Errorf("%.60q is no model's name, nor one that ends with *", name)
+// CheckAllowed refuses an entry of a list of what calls of models may ask for, as models and
+// service tiers, that could mean something else than it says.
+func CheckAllowed(name string) error {
+	if !wireName().MatchString(name) {
+		return fmt.Errorf("%.60q is no name as on the wire, nor the beginning of names with a *", name)
 	}
 	return nil
 }

@@ -116,13 +116,15 @@ func (r *agentRuns) runAgent(ctx context.Context, start *confine.Start, run *age
 // spending is what the meter of the gate has from the attempt.
 func (r *agentRuns) spending() spending.Config {
 	shared, keyed := r.shared.Purses()
+	worker, job := r.of.cfg.Policy, r.plan.Job.Agent
 	return spending.Config{
 		Shared: shared, Keyed: keyed, Patience: time.Duration(r.plan.Job.IdleTimeout) / 2,
-		Models: r.of.cfg.Policy.Models, JobModels: r.plan.Job.Agent.AllowModels, Tiers: r.of.cfg.Policy.ServiceTiers, Betas: r.of.cfg.Policy.Betas,
+		Policy: gate.Allowed{Models: worker.Models, Tiers: worker.ServiceTiers, Betas: worker.Betas, Files: worker.FileIDs, Containers: worker.ContainerIDs},
+		Job:    gate.Allowed{Models: job.AllowModels, Tiers: job.AllowServiceTiers, Betas: job.AllowBetas, Files: job.AllowFileIDs, Containers: job.AllowContainerIDs},
 		Record: r.of.rec, Budget: r.plan.Job.Budget, Token: r.of.tokens.model,
 		Tell: r.of.events.Put, Clean: r.of.clean, Reached: r.of.cfg.Hooks.Budget,
 		Refused: func(v gate.Violation) {
-			r.of.refused.Note(policy.KindModel, r.of.clean(cmp.Or(strings.TrimSpace(v.Method+" "+v.Path), "model API")), r.of.clean(v.What))
+			r.of.refused.Model(r.of.clean(cmp.Or(strings.TrimSpace(v.Method+" "+v.Path), "model API")), v.Field, r.of.clean(v.What))
 		},
 	}
 }

@@ -243,3 +243,21 @@ func TestAModelThatTheJobDoesNotAllow(t *testing.T) {
 		}
 	}
 }
+
+// What a job does not allow its calls to ask for is not called, and the event names the field.
+func TestWhatTheJobDoesNotAllow(t *testing.T) {
+	t.Parallel()
+	f, model := governed(t, time.Minute, agenttest.Say("ok"))
+	f.cfg.Policy.ServiceTiers = []string{"standard_only", "auto"}
+	with := func(more string) string { return strings.Replace(callOnce, `-d '{`, `-d '{`+more+`,`, 1) }
+	job := f.job(with(`"service_tier":"auto"`) + " && exit 1; " + with(`"container":"c"`) + " && exit 1; " + with(`"service_tier":"standard_only"`))
+	job.Agent.AllowServiceTiers, job.Agent.AllowContainerIDs = []string{"standard_only", "flex"}, []string{"none"}
+	rec, events := f.run(job)
+	if rec.Outcome != jobs.Success || len(model.Requests()) != 1 {
+		t.Errorf("%s (%s) after %d calls", rec.Outcome, rec.Message, len(model.Requests()))
+	}
+	told := dataOf[event.JailViolation](t, events, jobs.JailViolation)
+	if len(told) != 2 || told[0].Field != "service_tier" || told[1].Field != "container_id" || !strings.Contains(told[0].Reason, "that the job allows") {
+		t.Errorf("told %+v", told)
+	}
+}

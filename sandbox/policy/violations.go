@@ -30,8 +30,9 @@ type Violation struct {
 	Time   time.Time `json:"ts"`
 	Label  string    `json:"label"` // the jail's
 	Kind   string    `json:"kind"`
-	What   string    `json:"what"`   // "evil.example:443", "POST /v1/files", "/home/u/.ssh", "memory", "network: full"
-	Reason string    `json:"reason"` // a word or a sentence: "not-listed"
+	What   string    `json:"what"`            // "evil.example:443", "POST /v1/files", "/home/u/.ssh", "memory", "network: full"
+	Field  string    `json:"field,omitempty"` // what of a request was not permitted: "service_tier"
+	Reason string    `json:"reason"`          // a word or a sentence: "not-listed"
 }
 
 // MaxStore is the size at which a store starts anew. The time before is kept

@@ -26,7 +26,12 @@ func NewWatch(label string, keep func(Violation)) *Watch {
 
 // Note records that the jail did not get what it wanted.
 func (w *Watch) Note(kind, what, reason string) {
-	v := Violation{Label: w.label, Kind: kind, What: shorten(what), Reason: shorten(reason)}
+	w.Add(Violation{Kind: kind, What: what, Reason: reason})
+}
+
+// Add is Note for a violation with more fields.
+func (w *Watch) Add(v Violation) {
+	v.Label, v.What, v.Reason = w.label, shorten(v.What), shorten(v.Reason)
 	if w.first(v) {
 		w.keep(v)
 	}

@@ -44,7 +44,7 @@ func TestForward(t *testing.T) {
 	}
 	want := http.Header{
 		"X-Api-Key": {key}, "Anthropic-Beta": {"tools-1"}, "Anthropic-Version": {"2023-06-01"}, "User-Agent": {"agent/1"},
-		"Accept-Encoding": {"identity"}, "Content-Length": {fmt.Sprint(len(hello))},
+		"Accept-Encoding": {"identity"}, "Content-Length": {fmt.Sprint(len(hello))}, "Content-Type": {"application/json"},
 	}
 	for name, values := range req.Header {
 		if !slices.Equal(values, want[name]) {

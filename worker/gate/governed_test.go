@@ -197,7 +197,7 @@ func TestKindsOfRefusals(t *testing.T) {
 // Only beta features of the policy pass, in each form of the header.
 func TestBetasOfThePolicy(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, Config{}, Limits{Betas: []string{"interleaved-thinking-*", "one"}}, stream(start, text, delta, stop))
+	r := newRig(t, Config{}, Limits{Policy: Allowed{Betas: []string{"interleaved-thinking-*", "one"}}}, stream(start, text, delta, stop))
 	for header, passes := range map[string]bool{
 		"":                                     true,
 		"one":                                  true,
@@ -219,7 +219,7 @@ func TestBetasOfThePolicy(t *testing.T) {
 // Only models and tiers of the policy pass, however a request names them.
 func TestModelsOfThePolicy(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, Config{}, Limits{Models: []string{"claude-sonnet-*", "claude-haiku-4-5"}, Tiers: []string{"standard_only", "fast"}}, stream(start, text, delta, stop))
+	r := newRig(t, Config{}, Limits{Policy: Allowed{Models: []string{"claude-sonnet-*", "claude-haiku-4-5"}, Tiers: []string{"standard_only", "fast"}}}, stream(start, text, delta, stop))
 	for body, passes := range map[string]bool{
 		`{"model":"claude-sonnet-4-5"}`:                                    true,
 		`{"model":"claude-haiku-4-5"}`:                                     true,

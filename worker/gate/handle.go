@@ -58,7 +58,7 @@ type call struct {
 func (g *Gate) handle(w http.ResponseWriter, r *http.Request, q *quota) {
 	c := &call{g: g, s: q.session}
 	if what := c.allowed(r); what != "" {
-		g.violation(w, r, q.session, wrong{http.StatusForbidden, "permission_error", what})
+		g.violation(w, r, q.session, wrong{http.StatusForbidden, "permission_error", what, ""})
 		return
 	}
 	if c.route.Local {
@@ -87,13 +87,16 @@ func (g *Gate) handle(w http.ResponseWriter, r *http.Request, q *quota) {
 	defer q.room.Release(size)
 	c.began = time.Now()
 	body, err := c.read(w, r, q)
-	switch large, isLarge := errors.AsType[*http.MaxBytesError](err); {
+	large, isLarge := errors.AsType[*http.MaxBytesError](err)
+	switch asked, forbidden := errors.AsType[forbiddenError](err); {
+	case forbidden:
+		g.violation(w, r, q.session, wrong{http.StatusBadRequest, "invalid_request_error", asked.what, asked.field})
 	case err == nil:
 		c.forward(w, r, body)
 	case isLarge:
 		g.refuse(w, http.StatusRequestEntityTooLarge, "request_too_large", fmt.Sprintf("penstock: a request has at most %d bytes", large.Limit))
 	case errors.Is(err, errBody):
-		g.violation(w, r, q.session, wrong{http.StatusBadRequest, "invalid_request_error", err.Error()})
+		g.violation(w, r, q.session, wrong{http.StatusBadRequest, "invalid_request_error", err.Error(), ""})
 	default:
 		panic(http.ErrAbortHandler) // the client hung up
 	}
@@ -132,7 +135,7 @@ func localHost(hostport string) bool {
 // read reads the body. It returns errBody for one that is not allowed.
 func (c *call) read(w http.ResponseWriter, r *http.Request, q *quota) ([]byte, error) {
 	if !c.route.Body {
-		return nil, nil
+		return nil, c.s.limits.permit(c.asks, r.Header)
 	}
 	rc := http.NewResponseController(w)
 	steady := &steadyReader{from: http.MaxBytesReader(w, r.Body, c.g.maxBody), rc: rc, until: time.Now().Add(bodyTime)}
@@ -146,7 +149,7 @@ func (c *call) read(w http.ResponseWriter, r *http.Request, q *quota) ([]byte, e
 		return nil, fmt.Errorf("%w: %w", errBody, err)
 	}
 	if err = c.s.limits.permit(c.asks, r.Header); err != nil {
-		return nil, fmt.Errorf("%w: %w", errBody, err)
+		return nil, err
 	}
 	return body, rc.SetReadDeadline(time.Time{})
 }
@@ -247,6 +250,9 @@ func (c *call) request(ctx context.Context, r *http.Request, body []byte) (*http
 		model = ""
 	}
 	modelapi.Pass(header, r.Header, c.g.api.Request)
+	if body != nil {
+		header.Set("Content-Type", "application/json") // as it was read
+	}
 	return c.key.Endpoint.Request(ctx, endpoint.Call{
 		Method: r.Method, Path: r.URL.Path, Query: c.query, Header: header, Model: model, Body: body,
 	})
@@ -363,8 +369,8 @@ func (c *call) finish(ctx context.Context, err error) {
 
 // wrong says what is wrong with a request.
 type wrong struct {
-	status     int
-	kind, what string
+	status            int
+	kind, what, field string
 }
 
 // stranger answers a client without the session's token. It is reported once,
@@ -383,7 +389,7 @@ func (g *Gate) violation(w http.ResponseWriter, r *http.Request, s *Session, v w
 	s.note(func(m *Meter) { m.Violations++ })
 	if s.Refused != nil {
 		path, _, _ := strings.Cut(r.RequestURI, "?")
-		s.Refused(Violation{What: v.what, Method: cut(r.Method), Path: strings.Trim(fmt.Sprintf("%.1000q", path), `"`)})
+		s.Refused(Violation{What: v.what, Field: v.field, Method: cut(r.Method), Path: strings.Trim(fmt.Sprintf("%.1000q", path), `"`)})
 	}
 	g.refuse(w, v.status, v.kind, "penstock: not allowed from inside the jail: "+v.what)
 }

@@ -5,15 +5,11 @@ import (
 	"crypto/subtle"
 	"errors"
 	"fmt"
-	"net/http"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/worker/internal/budget"
-	"github.com/penstock-run/penstock/worker/internal/inspection"
 )
 
 // Limits bound what a session may use.
@@ -35,48 +31,11 @@ type Limits struct {
 	// Patience bounds how long a call waits for the provider's limits; zero: as
 	// long as the gate lets it.
 	Patience time.Duration
-	// Models and Tiers are the models, and the service tiers and speeds, that calls may ask
-	// for; a name that ends with * stands for all that begin so. Empty is all.
-	Models, Tiers []string
-	// JobModels are the models that the job permits, in the same way: both lists must have it.
-	JobModels []string
-	// Betas are the beta features that calls may ask for in a header, in the same way.
-	Betas []string
+	// Policy and Job are what the worker and the job allow calls to ask for: both must.
+	Policy, Job Allowed
 	// Remote allows the provider to use the network on the agent's behalf: tools that
 	// run there, contents given by URL. It is a way out of a jail that has no other.
 	Remote bool
-}
-
-// permit says what of a call's request is not permitted.
-func (l Limits) permit(asks inspection.Inquiry, header http.Header) error {
-	for _, name := range []string{"Anthropic-Beta", "Openai-Beta"} {
-		for beta := range strings.SplitSeq(strings.Join(header[name], ","), ",") {
-			if beta = strings.TrimSpace(beta); beta != "" && !named(l.Betas, beta) {
-				return fmt.Errorf("beta %.60q is not among those of the policy", beta)
-			}
-		}
-	}
-	model := strings.TrimPrefix(asks.Model, "models/")
-	if !named(l.Models, model) {
-		return fmt.Errorf("model %.60q is not among those of the policy", asks.Model)
-	}
-	if !named(l.JobModels, model) {
-		return fmt.Errorf("model %.60q is not among those that the job allows", asks.Model)
-	}
-	for tier := range strings.SplitSeq(asks.Tiers, ",") {
-		if asks.Tiers != "" && !named(l.Tiers, tier) {
-			return fmt.Errorf("service tier or speed %.60q is not among those of the policy", tier)
-		}
-	}
-	return nil
-}
-
-// named reports whether a name is on a list that is not empty.
-func named(list []string, name string) bool {
-	return len(list) == 0 || slices.ContainsFunc(list, func(allowed string) bool {
-		before, all := strings.CutSuffix(allowed, "*")
-		return name == allowed || all && strings.HasPrefix(name, before)
-	})
 }
 
 // A Meter is the usage of a session so far, without Limits.Used.
@@ -109,6 +68,7 @@ type Call struct {
 // A Violation is a request that is not allowed.
 type Violation struct {
 	What   string // "path", "host", "body: …"
+	Field  string // of [Allowed], if it is that: "model", "service_tier", "beta", "file_id" or "container_id"
 	Method string
 	Path   string // without the query, of printable characters; longer than any reader keeps, so that a secret in it is seen whole
 }

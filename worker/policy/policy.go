@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/sandbox/policy"
 	"github.com/penstock-run/penstock/sandbox/proxy"
 )
@@ -43,6 +44,10 @@ type Policy struct {
 	// the headers anthropic-beta and openai-beta; one that ends with * stands for all that begin
 	// so. Empty is all.
 	Betas []string `yaml:"betas,omitempty" json:"betas,omitempty"`
+	// FileIDs and ContainerIDs are the files and containers of the provider that calls of models
+	// may use, in the same way. Empty is all.
+	FileIDs      []string `yaml:"file_ids,omitempty" json:"file_ids,omitempty"`
+	ContainerIDs []string `yaml:"container_ids,omitempty" json:"container_ids,omitempty"`
 }
 
 // Load reads the file at path.
@@ -69,17 +74,19 @@ func (p Policy) validate() error {
 		p.checkNames("models", p.Models),
 		p.checkNames("service_tiers", p.ServiceTiers),
 		p.checkNames("betas", p.Betas),
+		p.checkNames("file_ids", p.FileIDs),
+		p.checkNames("container_ids", p.ContainerIDs),
 		p.CheckWords("modes", p.Modes, "none", "worktree", "container"),
 		p.CheckWords("workspaces", p.Workspaces, "overlay", "clone", "linked", "hook"),
 		p.CheckWords("deliver", p.Deliver, "none", "patch", "branch", "pr"),
 	)
 }
 
-// checkNames reports a pattern of names that could mean something else than it says.
+// checkNames reports an entry that could mean something else than it says.
 func (p Policy) checkNames(field string, names []string) error {
 	for _, name := range names {
-		if before := strings.TrimSuffix(name, "*"); name == "" || strings.ContainsAny(before, "*?[ \t\n") {
-			return fmt.Errorf("policy %s: %s: %q is no name, nor one that ends with *", p.File(), field, name)
+		if err := jobs.CheckAllowed(name); err != nil {
+			return fmt.Errorf("policy %s: %s: %w", p.File(), field, err)
 		}
 	}
 	return nil

@@ -40,9 +40,14 @@ type Inquiry struct {
 	Output   int64  // tokens of the answer, at the most; 0: it does not say
 	Choices  int64  // answers; 0: it does not say
 	Tier     string // of the service: the dearest
-	Tiers    string // all tiers and speeds that it names, with commas between them
 	Regional bool   // the answer must come from one region
 	Text     int64  // bytes of strings, but for files
+	// Tiers are all tiers and speeds that it names, Betas the beta features, and Files and
+	// Containers what the provider keeps. A value that is no string stands in them as a name
+	// that there is not.
+	Tiers, Betas, Files, Containers []string
+	// Hidden is a field of gateways that may have any of these.
+	Hidden string
 }
 
 // Anthropic are the rules of the Messages API.
@@ -128,6 +133,7 @@ type inspector struct {
 	Rules
 	p      []byte // what is left
 	path   []string
+	kind   kind // of the field at path
 	depth  int
 	remote bool
 	found  Inquiry
@@ -141,7 +147,7 @@ func (in *inspector) value() error {
 	defer func() { in.depth-- }()
 	switch in.next() {
 	case '{':
-		return in.object()
+		return in.noteObject()
 	case '[':
 		return in.list()
 	case '"':
@@ -149,8 +155,9 @@ func (in *inspector) value() error {
 	}
 	end := in.plainEnd()
 	in.number(in.p[:end])
+	err := in.noteOther(in.p[:end])
 	in.p = in.p[end:]
-	return nil
+	return err
 }
 
 // number takes note of a number that bounds the answer. Of fields that mean the same the
@@ -266,7 +273,7 @@ func (in *inspector) field(name string) error {
 		return nil
 	}
 	in.path = append(in.path, name)
-	err := in.value()
+	err := in.inField(name)
 	in.path = in.path[:len(in.path)-1]
 	return err
 }
@@ -300,6 +307,7 @@ func (in *inspector) text(s string) error {
 	if !in.file(s) {
 		in.found.Text += int64(len(s))
 	}
+	in.note(s)
 	if len(in.path) == 1 {
 		in.option(in.path[0], s)
 	}
@@ -318,9 +326,6 @@ func (in *inspector) text(s string) error {
 
 // option takes note of a field at the top.
 func (in *inspector) option(name, value string) {
-	if name == "service_tier" || name == "serviceTier" || name == "speed" {
-		in.found.Tiers = strings.TrimPrefix(in.found.Tiers+","+value, ",")
-	}
 	switch {
 	case name == "model":
 		in.found.Model = value

@@ -2,6 +2,7 @@ package inspection
 
 import (
 	"encoding/json"
+	"reflect"
 	"strings"
 	"testing"
 )
@@ -19,15 +20,15 @@ func TestInquiry(t *testing.T) {
 		{"in a tool", Anthropic, `{"model":"m","tools":[{"max_tokens":5,"input_schema":{"max_tokens":6,"a":"xyz"}}]}`, Inquiry{Model: "m", Text: 15}},
 		{"less than nothing", Anthropic, `{"model":"m","max_tokens":-5}`, Inquiry{Model: "m", Text: 1}},
 		{"very many", Anthropic, `{"model":"m","max_tokens":1e300}`, Inquiry{Model: "m", Output: 1 << 40, Text: 1}},
-		{"fast", Anthropic, `{"model":"m","service_tier":"auto","speed":"fast","inference_geo":"us"}`, Inquiry{Model: "m", Tier: "fast", Tiers: "auto,fast", Regional: true, Text: 11}},
-		{"fast first", Anthropic, `{"model":"m","speed":"fast","service_tier":"auto","inference_geo":"global"}`, Inquiry{Model: "m", Tier: "fast", Tiers: "fast,auto", Text: 15}},
+		{"fast", Anthropic, `{"model":"m","service_tier":"auto","speed":"fast","inference_geo":"us"}`, Inquiry{Model: "m", Tier: "fast", Tiers: []string{"auto", "fast"}, Regional: true, Text: 11}},
+		{"fast first", Anthropic, `{"model":"m","speed":"fast","service_tier":"auto","inference_geo":"global"}`, Inquiry{Model: "m", Tier: "fast", Tiers: []string{"fast", "auto"}, Text: 15}},
 		{"a picture", Anthropic, `{"model":"m","messages":[{"source":{"type":"base64","data":"AAAA"}}]}`, Inquiry{Model: "m", Text: 7}},
 		{"prose as a file", Anthropic, `{"model":"m","messages":[{"source":{"type":"text","data":"a b"}}]}`, Inquiry{Model: "m", Text: 8}},
-		{"completions", OpenAI, `{"model":"m","max_completion_tokens":7,"max_tokens":5,"n":3,"service_tier":"priority"}`, Inquiry{Model: "m", Output: 7, Choices: 3, Tier: "priority", Tiers: "priority", Text: 9}},
-		{"Google", Google, `{"model":"models/m","generationConfig":{"maxOutputTokens":7,"candidate_count":2},"serviceTier":"flex"}`, Inquiry{Model: "models/m", Output: 7, Choices: 2, Tier: "flex", Tiers: "flex", Text: 12}},
+		{"completions", OpenAI, `{"model":"m","max_completion_tokens":7,"max_tokens":5,"n":3,"service_tier":"priority"}`, Inquiry{Model: "m", Output: 7, Choices: 3, Tier: "priority", Tiers: []string{"priority"}, Text: 9}},
+		{"Google", Google, `{"model":"models/m","generationConfig":{"maxOutputTokens":7,"candidate_count":2},"serviceTier":"flex"}`, Inquiry{Model: "models/m", Output: 7, Choices: 2, Tier: "flex", Tiers: []string{"flex"}, Text: 12}},
 	} {
 		got, err := tt.rules.Inspect([]byte(tt.body), "", false)
-		if err != nil || got != tt.want {
+		if err != nil || !reflect.DeepEqual(got, tt.want) {
 			t.Errorf("%s: %+v, err %v, want %+v", tt.name, got, err, tt.want)
 		}
 	}

@@ -34,6 +34,12 @@ func NewRefusals(attempt string, to Observers) *Refusals {
 // Note notes one refusal.
 func (r *Refusals) Note(kind, what, reason string) { r.watch.Note(kind, what, reason) }
 
+// Model notes a request that was not passed on to a model API; field: what of it was not permitted,
+// if that was not the request itself.
+func (r *Refusals) Model(request, field, reason string) {
+	r.watch.Add(policy.Violation{Kind: policy.KindModel, What: request, Field: field, Reason: reason})
+}
+
 // Limits notes the limits that a program has reached, whether it ended because of them or
 // continued: an agent may continue without the compiler that it lost.
 func (r *Refusals) Limits(program string, exit sandbox.Exit) {
@@ -68,7 +74,7 @@ func (r *Refusals) report(v policy.Violation) {
 	if v.Kind == policy.KindHost {
 		return // Host has told more of it
 	}
-	r.tell(event.JailViolation{Kind: v.Kind, Setting: v.What, Reason: v.Reason})
+	r.tell(event.JailViolation{Kind: v.Kind, Setting: v.What, Field: v.Field, Reason: v.Reason})
 }
 
 func (r *Refusals) tell(v event.JailViolation) {

@@ -19,10 +19,8 @@ type Config struct {
 	Budget jobs.Budget
 	Shared []gate.Purse // budgets that the job shares with others
 	// Keyed are those of single keys, by the key's name.
-	Keyed map[string][]gate.Purse
-	// Models, Tiers and Betas are what calls may ask for; empty: anything. JobModels are what
-	// the job allows of the models.
-	Models, JobModels, Tiers, Betas []string
+	Keyed       map[string][]gate.Purse
+	Policy, Job gate.Allowed // what calls may ask for
 	// Patience is how long a call may wait for the limits of the provider.
 	Patience time.Duration
 	Token    string // with which programs of the jail are let in to the gate
@@ -80,7 +78,7 @@ func (s *Spending) Measure(cfg Config) {
 	before := cfg.Record.SpentBefore
 	s.cfg = cfg
 	s.meter = gate.NewSession(cfg.Record.ID, gate.Key(cfg.Token), gate.Limits{
-		Tokens: cfg.Budget.Tokens, USD: cfg.Budget.USD, Used: before.Usage, UsedUSD: before.CostUSD, Shared: cfg.Shared, Keyed: cfg.Keyed, Queue: cfg.Record.Queue, Patience: cfg.Patience, Models: cfg.Models, JobModels: cfg.JobModels, Tiers: cfg.Tiers, Betas: cfg.Betas,
+		Tokens: cfg.Budget.Tokens, USD: cfg.Budget.USD, Used: before.Usage, UsedUSD: before.CostUSD, Shared: cfg.Shared, Keyed: cfg.Keyed, Queue: cfg.Record.Queue, Patience: cfg.Patience, Policy: cfg.Policy, Job: cfg.Job,
 	})
 	s.meter.Refused, s.meter.Budget, s.meter.Unpriced, s.meter.Moved = cfg.Refused, s.reached, s.unpriced, s.moved
 	s.meter.Nearly = s.nearly
