@@ -260,10 +260,9 @@ func (d *Dispatcher) Result(ctx context.Context, rec jobs.Record) (jobs.Result, 
 // their queues, fires schedules, admits jobs in their order and repairs what a
 // crash left, until ctx ends.
 func (d *Dispatcher) Run(ctx context.Context) error {
-	if d.cfg.Budgets != nil {
-		if err := ledger.Of(d.cfg.Queue.Workers()).SetBudgets(ctx, d.cfg.Budgets); err != nil {
-			return err
-		}
+	changed, err := setBudgets(ctx, d.cfg.Queue, d.cfg.Budgets)
+	if err != nil {
+		return err
 	}
 	if d.cfg.Caps != nil {
 		if err := d.cfg.Queue.Permits().SetCaps(ctx, d.cfg.Caps); err != nil {
@@ -271,6 +270,14 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 		}
 	}
 	g, ctx := errgroup.WithContext(ctx)
+	if changed {
+		g.Go(func() error {
+			if err := tryBudgets(ctx, d.cfg.Queue); err != nil && ctx.Err() == nil {
+				d.log.Warn("jobs that are parked until the next period of a budget did not go on with those that are set now", "err", err)
+			}
+			return nil
+		})
+	}
 	g.Go(func() error { return d.cfg.Queue.RunDue(ctx, d.Schedules().fire) })
 	g.Go(func() error { return d.cfg.Queue.RunAdvisories(ctx) })
 	g.Go(func() error { return d.cfg.Queue.Submissions(ctx, d.plain) })

@@ -10,10 +10,10 @@ import (
 	"github.com/penstock-run/penstock/jobs/queue"
 )
 
-// raise has a finished job be allowed to spend more. It is done before the job goes on, so
-// the same request again finishes what was begun.
+// raise has a finished job, or a parked one, be allowed to spend more. It is done before the job
+// goes on, so the same request again finishes what was begun.
 func raise(ctx context.Context, q *queue.Queue, rec jobs.Record, more jobs.Allowance) (jobs.Record, error) {
-	if rec.State != jobs.Finished {
+	if rec.State != jobs.Finished && !jobs.OnBudget(rec) {
 		return rec, control.Refuse(control.NotReady, "job %s is %s: only a finished job can be given a larger budget", rec.ID, rec.State)
 	}
 	job, err := q.Job(ctx, rec.ID)

@@ -9,14 +9,22 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/artifact"
 	"github.com/penstock-run/penstock/jobs/control"
+	"github.com/penstock-run/penstock/jobs/queue"
 )
 
 // Resume brings a finished job back, to go on with its conversation instead of
 // starting over. Without a prompt it has to have ended without success. An error
 // that is a [*control.RefusedError] says why it cannot go on. More, unless it is zero, is
-// what the job may spend from now on.
+// what the job may spend from now on. A job that is parked because a budget is spent goes on at once.
 func (d *Dispatcher) Resume(ctx context.Context, id string, prompt *control.Message, more jobs.Allowance) (jobs.Record, error) {
 	rec, err := d.cfg.Queue.Get(ctx, id)
+	if err != nil {
+		return rec, err
+	}
+	if jobs.OnBudget(rec) {
+		return unpark(ctx, d.cfg.Queue, rec, prompt, more)
+	}
+	c, err := d.resumable(ctx, rec, prompt)
 	if err == nil && more != (jobs.Allowance{}) {
 		rec, err = raise(ctx, d.cfg.Queue, rec, more)
 	}
@@ -29,20 +37,49 @@ func (d *Dispatcher) Resume(ctx context.Context, id string, prompt *control.Mess
 		}
 		return d.cfg.Queue.Get(ctx, rec.ID)
 	}
-	switch {
-	case rec.State != jobs.Finished:
-		return rec, control.Refuse(control.NotReady, "job %s is %s: only a finished job can be resumed", rec.ID, rec.State)
-	case rec.Outcome == jobs.Success:
-		return rec, control.Refuse(control.Nothing, "job %s ended in success, and has no work left: give it a prompt", rec.ID)
+	if err = d.finish(ctx, rec); err != nil {
+		return rec, err
 	}
-	c, err := d.lastCapsule(ctx, rec)
+	return d.reopen(ctx, rec, c, "")
+}
+
+// resumable says why a job cannot go on, and returns the capsule from which a finished one can.
+// A prompt for one that has not finished is for its agent.
+func (d *Dispatcher) resumable(ctx context.Context, rec jobs.Record, prompt *control.Message) (c jobs.Capsule, err error) {
+	switch {
+	case prompt != nil && rec.State != jobs.Finished:
+		return c, nil
+	case prompt != nil:
+		if err = prompt.Validate(); err == nil && len(prompt.Images) > 0 {
+			_, err = d.refuseImages(ctx, rec, *prompt)
+		}
+	case rec.State != jobs.Finished:
+		err = control.Refuse(control.NotReady, "job %s is %s: only a finished job can be resumed", rec.ID, rec.State)
+	case rec.Outcome == jobs.Success:
+		err = control.Refuse(control.Nothing, "job %s ended in success, and has no work left: give it a prompt", rec.ID)
+	}
 	if err == nil {
-		err = d.finish(ctx, rec)
+		c, err = lastCapsule(ctx, d.cfg.Store, rec)
+	}
+	return c, err
+}
+
+// unpark has a job go on that is parked because a budget is spent. Where that is still so, it is
+// parked again before its agent starts.
+func unpark(ctx context.Context, q *queue.Queue, rec jobs.Record, prompt *control.Message, more jobs.Allowance) (jobs.Record, error) {
+	var err error
+	switch {
+	case prompt != nil:
+		err = control.Refuse(control.NotReady, "job %s is parked (%s), and no agent runs: resume it without a prompt", rec.ID, rec.Message)
+	case more != (jobs.Allowance{}):
+		rec, err = raise(ctx, q, rec, more)
+	case rec.Reason == jobs.BudgetParked:
+		err = control.Refuse(control.Unfit, "job %s is parked (%s): name a larger budget", rec.ID, rec.Message)
 	}
 	if err != nil {
 		return rec, err
 	}
-	return d.reopen(ctx, rec, c, "")
+	return q.Wake(ctx, rec)
 }
 
 // Retry brings back a job that has finished without success, to start over; with
@@ -66,7 +103,7 @@ func (d *Dispatcher) Retry(ctx context.Context, id, by string, fromSalvage bool)
 // this order a crash in between leaves a message that the agent gets if the job
 // ever goes on, and the same message again finishes what was begun.
 func (d *Dispatcher) followUp(ctx context.Context, rec jobs.Record, prompt control.Message) (control.Receipt, error) {
-	c, err := d.lastCapsule(ctx, rec)
+	c, err := lastCapsule(ctx, d.cfg.Store, rec)
 	if err != nil {
 		return control.Receipt{}, err
 	}
@@ -104,8 +141,8 @@ func (d *Dispatcher) reopen(ctx context.Context, rec jobs.Record, c jobs.Capsule
 }
 
 // lastCapsule returns the capsule from which a finished job can go on.
-func (d *Dispatcher) lastCapsule(ctx context.Context, rec jobs.Record) (jobs.Capsule, error) {
-	c, err := d.cfg.Store.LastCapsule(ctx, rec)
+func lastCapsule(ctx context.Context, store *artifact.Store, rec jobs.Record) (jobs.Capsule, error) {
+	c, err := store.LastCapsule(ctx, rec)
 	if unfit, ok := errors.AsType[*artifact.CapsuleError](err); ok {
 		return c, control.Refuse(control.Finished, "job %s has finished (%s), and cannot continue: %v; submit a new job", rec.ID, rec.Outcome, unfit)
 	}

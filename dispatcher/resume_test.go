@@ -189,7 +189,9 @@ func TestAJobThatCannotGoOn(t *testing.T) {
 	_, err = p.Send(ctx, id, control.Message{ID: jobs.NewID(), Verb: control.Stop})
 	refused(err, "only a prompt")
 
-	gone := p.submitted(t, job())
+	spends := job()
+	spends.Budget.USD = 1
+	gone := p.submitted(t, spends)
 	rec, claim := p.attempted(t, true, jobs.AgentFailed.Ended("no"))
 	store := jobstest.Store(t, p.nc)
 	list, err := store.Capsules(ctx, gone)
@@ -202,9 +204,12 @@ func TestAJobThatCannotGoOn(t *testing.T) {
 	}
 	_, err = p.Send(ctx, gone, more("two"))
 	refused(err, "the capsule is broken")
-	_, err = p.Resume(ctx, gone, nil, jobs.Allowance{})
+	_, err = p.Resume(ctx, gone, nil, jobs.Allowance{USD: 2})
 	refused(err, "the capsule is broken")
-	if now := p.record(t, gone); now.State != jobs.Finished || now.Epoch != claim.Epoch() || len(p.prompts(t, gone)) > 0 {
+	prompt := more("two")
+	_, err = p.Resume(ctx, gone, &prompt, jobs.Allowance{USD: 2})
+	refused(err, "the capsule is broken")
+	if now := p.record(t, gone); now.State != jobs.Finished || now.Raised != (jobs.Allowance{}) || now.Epoch != claim.Epoch() || len(p.prompts(t, gone)) > 0 {
 		t.Errorf("it is %s, and was %s; accepted %q", now.State, rec.State, p.prompts(t, gone))
 	}
 }

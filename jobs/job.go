@@ -204,7 +204,19 @@ type Budget struct {
 	Tokens      int64   `json:"tokens,omitempty"`
 	BatchUSD    float64 `json:"batch_usd,omitempty"`
 	BatchTokens int64   `json:"batch_tokens,omitempty"`
+	// OnSpent says what follows when a budget is spent. Empty: the job's own ends it, and one
+	// of a queue, a key or the pool parks it until the next period.
+	OnSpent OnSpent `json:"on_spent,omitempty"`
 }
+
+// OnSpent says what follows for a job when a budget is spent.
+type OnSpent string
+
+// What may follow. A budget of a batch ends its jobs in any case.
+const (
+	SpentEnds  OnSpent = "end"
+	SpentParks OnSpent = "park" // until it has room again
+)
 
 // An Allowance is what a job may spend in all its attempts.
 type Allowance struct {

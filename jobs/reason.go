@@ -37,6 +37,7 @@ const (
 	BudgetExceeded   Reason = "budget_exceeded"
 	BatchBudget      Reason = "batch_budget_exceeded"
 	BudgetWaiting    Reason = "budget_waiting"
+	BudgetParked     Reason = "budget_parked"
 	QuotaWaiting     Reason = "quota_waiting"
 	KeyRefused       Reason = "key_refused"
 	Unauthorized     Reason = "model_unauthorized"
@@ -214,6 +215,7 @@ var Reasons = map[Reason]Cause{
 	BudgetExceeded:   {Failure, Never, ChargeAttempt, ScopeJob, FaultJob, "raise the budget (penstock job resume ID --max-cost …, or --max-tokens), or make the task smaller"},
 	BatchBudget:      {Failure, Never, ChargeLoss, ScopeBatch, FaultJob, "raise --batch-max-cost or --batch-max-tokens and run the rest as another batch"},
 	BudgetWaiting:    {Error, Later, ChargeNothing, ScopeJob, FaultPool, "wait for the budget's next period, or raise it: serve --budget"},
+	BudgetParked:     {Error, Later, ChargeNothing, ScopeJob, FaultJob, "raise the budget (penstock job resume ID --max-cost …, or --max-tokens), or end the job with penstock job cancel"},
 	QuotaWaiting:     {Error, Later, ChargeNothing, ScopeJob, FaultProvider, "wait: the job goes on by itself when the model's provider takes calls again; a higher limit there makes it sooner"},
 	KeyRefused:       {Error, Later, ChargeNothing, ScopeJob, FaultProvider, "give the workers a key that the model's provider accepts, or its account credit; jobs go on by themselves within minutes"},
 	Unauthorized:     {Error, Never, ChargeLoss, ScopeAgent, FaultProvider, "give the worker a valid API key"},

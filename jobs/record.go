@@ -137,6 +137,12 @@ func (r Record) Parked(question string, until time.Time) Record {
 	return r
 }
 
+// OnBudget reports whether a job is parked because a budget is spent: its own, or one that
+// it shares.
+func OnBudget(r Record) bool {
+	return r.State == Delayed && (r.Reason == BudgetParked || r.Reason == BudgetWaiting)
+}
+
 // Woken returns the record of a parked job that may go on.
 func (r Record) Woken() Record {
 	r.State, r.Hold, r.NotBefore, r.Message = Pending, "", nil, ""
@@ -373,7 +379,7 @@ func (r Record) Backoff() time.Duration {
 // PutOff is how long a delayed job whose record was written at a time waits at most, whatever the broker's clock is set to
 // since then: as long as the provider or a budget has named, for reasons of which they do, else for a back-off.
 func (r Record) PutOff(written time.Time) time.Duration {
-	if named := []Reason{QuotaWaiting, KeyRefused, BudgetWaiting, RateLimited}; r.NotBefore == nil || !slices.Contains(named, r.Reason) {
+	if named := []Reason{QuotaWaiting, KeyRefused, BudgetWaiting, BudgetParked, RateLimited}; r.NotBefore == nil || !slices.Contains(named, r.Reason) {
 		return r.Backoff()
 	}
 	return min(max(r.NotBefore.Sub(written), r.Backoff()), MaxRetryAfter)

@@ -294,6 +294,7 @@ func (j Job) validateBounds(found *InvalidError) {
 	found.add("budget.tokens", within(j.Budget.Tokens, 0, MaxTokens))
 	found.add("budget.batch_tokens", within(j.Budget.BatchTokens, 0, MaxTokens))
 	found.add("budget.usd", amount(j.Budget.USD))
+	found.add("budget.on_spent", oneOf(j.Budget.OnSpent, "", SpentEnds, SpentParks))
 	found.add("budget.batch_usd", amount(j.Budget.BatchUSD))
 }
 

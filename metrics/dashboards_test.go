@@ -52,7 +52,7 @@ func poolRows() []panelRow {
 		}},
 		{"Queues", []panelOf{
 			{"Jobs by state", "Jobs of all chosen queues.", "short", one("{{state}}", `sum by (state) (max by (job, queue, state) (penstock_queue_jobs{queue=~"$queue"}))`)},
-			{"Held by model APIs", "Delayed jobs that wait for the limits of a model API, or until it accepts the key.", "short", one("{{reason}}", `max by (reason) (penstock_jobs_held)`)},
+			{"Held by model APIs and budgets", "Delayed jobs that wait for the limits of a model API, until it accepts the key, or for a budget.", "short", one("{{reason}}", `max by (reason) (penstock_jobs_held)`)},
 			{"Shared budgets", "How much was spent of each budget that jobs share, in its present period.", "percentunit", one("{{budget}} in {{unit}}", `max by (job, budget, unit) (penstock_budget_spent) / max by (job, budget, unit) (penstock_budget_limit)`)},
 			{"Quotas", "How many of the jobs that a quota allows are open; of one with a *, those of the value that has most of them.", "percentunit", one("{{quota}}", `max by (job, quota) (penstock_quota_open_jobs) / max by (job, quota) (penstock_quota_limit_jobs)`)},
 			{"Pending jobs by queue", "Jobs that a worker could claim.", "short", one("{{queue}}", `sum by (queue) (max by (job, queue) (penstock_queue_jobs{queue=~"$queue", state="pending"}))`)},

@@ -358,7 +358,7 @@ func TestState(t *testing.T) {
 	at := time.Unix(1700000000, 0)
 	reg, _ := dispatcher(t, func(context.Context) (State, error) {
 		return State{Queues: []Stat{
-			{Queue: "gpu", Pending: 3, Delayed: 3, QuotaWaiting: 2, KeyRefused: 1, Executing: 2, Waiting: 4, OldestPending: at, Paused: true, Slots: 6},
+			{Queue: "gpu", Pending: 3, Delayed: 3, QuotaWaiting: 2, KeyRefused: 1, BudgetWaiting: 4, BudgetParked: 5, Executing: 2, Waiting: 4, OldestPending: at, Paused: true, Slots: 6},
 			{Queue: "new", Pending: 8}, {Queue: "not a queue", Pending: 5, OldestPending: at.Add(time.Hour)}, {Queue: "*", Pending: 7, OldestPending: at.Add(time.Minute)},
 		}, Claiming: 3, Closed: 1, DeadLetters: 9, StoreBytes: 1 << 20, StoreLimit: -1, BackupVerified: at, Budgets: []Spending{{"queue:gpu/day", "usd", 1.5, 50}, {"queue:gpu/day", "tokens", 7, 100}}, Quotas: []Quota{{"label:owner=*", 4, 10}}}, nil
 	})
@@ -371,6 +371,8 @@ func TestState(t *testing.T) {
 		{"queue_jobs", []string{"queue=gpu", "state=waiting"}, 4},
 		{"jobs_held", []string{"reason=quota_waiting"}, 2},
 		{"jobs_held", []string{"reason=key_refused"}, 1},
+		{"jobs_held", []string{"reason=budget_waiting"}, 4},
+		{"jobs_held", []string{"reason=budget_parked"}, 5},
 		{"queue_jobs", []string{"queue=default", "state=pending"}, 0},
 		{"queue_jobs", []string{"queue=new", "state=pending"}, 8},
 		{"queue_jobs", []string{"queue=other", "state=pending"}, 12},

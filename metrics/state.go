@@ -43,6 +43,7 @@ type Stat struct {
 	Queue                                string
 	Pending, Delayed, Executing, Waiting int
 	QuotaWaiting, KeyRefused             int       // of the delayed ones
+	BudgetWaiting, BudgetParked          int       // the same
 	OldestPending                        time.Time // zero: nothing is pending
 	Paused                               bool
 	Slots                                int // of the workers that claim its jobs
@@ -62,7 +63,7 @@ func (d *Dispatcher) State(reg prometheus.Registerer, read ReadState, timeout ti
 	c := &stateCollector{
 		read: read, timeout: timeout, queues: d.queues,
 		jobs:     desc("queue_jobs", "Jobs in a queue, by state.", "queue", "state"),
-		held:     desc("jobs_held", "Delayed jobs that wait for a model API, by reason.", "reason"),
+		held:     desc("jobs_held", "Delayed jobs that wait for a model API or a budget, by reason.", "reason"),
 		oldest:   desc("queue_oldest_pending_timestamp_seconds", "When the oldest pending job of a queue was submitted; 0 when none is pending.", "queue"),
 		paused:   desc("queue_paused", "1 while a queue is paused.", "queue"),
 		slots:    desc("queue_slots", "Slots of the workers that claim jobs of a queue; a worker that serves several queues counts in each.", "queue"),
@@ -127,12 +128,16 @@ func (c *stateCollector) Collect(out chan<- prometheus.Metric) {
 		show(c.paused, truth(s.Paused), queue)
 		show(c.slots, float64(s.Slots), queue)
 	}
-	waiting, refused := 0, 0
+	held := map[jobs.Reason]int{}
 	for _, s := range state.Queues {
-		waiting, refused = waiting+s.QuotaWaiting, refused+s.KeyRefused
+		held[jobs.QuotaWaiting] += s.QuotaWaiting
+		held[jobs.KeyRefused] += s.KeyRefused
+		held[jobs.BudgetWaiting] += s.BudgetWaiting
+		held[jobs.BudgetParked] += s.BudgetParked
 	}
-	show(c.held, float64(waiting), string(jobs.QuotaWaiting))
-	show(c.held, float64(refused), string(jobs.KeyRefused))
+	for _, reason := range []jobs.Reason{jobs.QuotaWaiting, jobs.KeyRefused, jobs.BudgetWaiting, jobs.BudgetParked} {
+		show(c.held, float64(held[reason]), string(reason))
+	}
 	show(c.workers, float64(state.Claiming), "claiming")
 	show(c.workers, float64(state.Closed), "closed")
 	show(c.dead, float64(state.DeadLetters))

@@ -89,9 +89,12 @@ func (r *agentRuns) runConfig(decoder agent.Decoder, way *gate.Gate, end context
 		Events: r.of.events, Append: r.of.append, Secrets: r.of.secrets,
 		Outcome: r.of.out, Snapshot: r.snapshot, Inside: r.of.inside,
 		Conversation: r.of.conversation, Prompts: r.of.conversation.Prompts, Recall: r.of.conversation.Questions.Recall, Decided: r.of.conversation.Questions.Decided,
-		Spent:     func(run agent.Total) jobs.Spent { spent, _ := r.used.Spent(run); return spent },
-		Exhausted: func(p gate.Purse) error { r.used.Exhausted(p); return sharedbudget.Ended(p, time.Now()) },
-		Current:   r.current, Way: way, Meter: r.used.Meter(), Terminals: r.terminals,
+		Spent: func(run agent.Total) jobs.Spent { spent, _ := r.used.Spent(run); return spent },
+		Exhausted: func(p gate.Purse) error {
+			r.used.Exhausted(p)
+			return sharedbudget.Ended(p, r.plan.Job.Budget, time.Now())
+		},
+		Current: r.current, Way: way, Meter: r.used.Meter(), Terminals: r.terminals,
 		Decoder: decoder, End: end, First: r.round == 0,
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/penstock-run/penstock/worker/internal/preparation"
 	"github.com/penstock-run/penstock/worker/internal/sharedbudget"
 	"github.com/penstock-run/penstock/worker/internal/sharedlimits"
+	"github.com/penstock-run/penstock/worker/internal/spending"
 	"github.com/penstock-run/penstock/worker/internal/testreports"
 	"github.com/penstock-run/penstock/worker/internal/verdict"
 	"github.com/penstock-run/penstock/worker/workspace"
@@ -132,6 +133,9 @@ func (a *attempt) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer unpin()
+	if err := spending.Afford(a.rec, plan.Job.Budget); err != nil {
+		return err
+	}
 	api := cmp.Or(plan.Adapter.About().API, "anthropic")
 	if a.runs.shared, err = sharedbudget.Afford(ctx, ledger.Of(a.of.cfg.Queue.Workers()), sharedbudget.Job{Record: a.rec, Job: plan.Job, API: api, Keys: a.of.cfg.Gates[api].KeyNames(a.rec.Queue)}); err != nil {
 		return err

@@ -6,9 +6,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/event"
+	"github.com/penstock-run/penstock/jobs/ledger"
+	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/jobs/why"
 	"github.com/penstock-run/penstock/sandbox/exectest"
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/agent/agenttest"
@@ -103,5 +107,70 @@ func TestABudgetIsOfAllAttempts(t *testing.T) {
 	}
 	if exceeded := dataOf[event.BudgetExceeded](t, events, jobs.BudgetSpent); len(exceeded) != 1 || math.Abs(exceeded[0].USD-0.45) > 1e-9 {
 		t.Errorf("exceeded %+v", exceeded)
+	}
+}
+
+// A job that is to be parked waits with its own budget spent, and counts against nothing. A worker that
+// takes it before the budget is larger parks it again without a call. With a larger one it goes on, as
+// its conversation does.
+func TestAJobParksOnItsOwnBudget(t *testing.T) {
+	t.Parallel()
+	exectest.Need(t, "curl")
+	f, model := newSpender(t, agenttest.Reply{Input: 10_000, Output: 500})
+	job := f.job(callAlways)
+	job.Budget.Tokens, job.Budget.OnSpent = 100_000, jobs.SpentParks // ten calls
+	defer f.work()()
+	id := f.submit(job).ID
+	rec := f.delayed(id, jobs.BudgetParked)
+	calls := len(model.Requests())
+	if rec.Attempt != 1 || rec.NotBefore == nil || time.Until(*rec.NotBefore) < time.Hour || calls != 10 || !rec.Reason.Continues() {
+		t.Errorf("attempt %d, until %v, after %d calls", rec.Attempt, rec.NotBefore, calls)
+	}
+	standing := why.Of(why.Facts{Now: time.Now(), Record: rec})
+	if standing.Constraint != why.KeptBudget || standing.Until != nil || !strings.Contains(standing.Message, "100000 tokens is spent") || !strings.Contains(standing.Change, "--max-tokens") {
+		t.Errorf("why: %+v", standing)
+	}
+	again := dataOf[event.JobRequeued](t, f.events(id), jobs.JobRequeued)
+	if len(again) != 1 || again[0].Reason != jobs.BudgetParked || len(dataOf[event.BudgetExceeded](t, f.events(id), jobs.BudgetSpent)) != 1 {
+		t.Errorf("told %+v", again)
+	}
+	next := func(attempt int) {
+		t.Helper()
+		_, err := f.eye.queue.Wake(t.Context(), rec)
+		f.must(err)
+		f.until("the next attempt is parked", func() bool {
+			rec, err = f.eye.queue.Get(t.Context(), id)
+			f.must(err)
+			return rec.Attempt == attempt && rec.State == jobs.Delayed
+		})
+		if rec.Reason != jobs.BudgetParked || rec.Counted != 0 || rec.Lost != 0 {
+			t.Errorf("attempt %d: %s (%s), %d counted, %d lost", attempt, rec.Reason, rec.Message, rec.Counted, rec.Lost)
+		}
+	}
+	if next(2); len(model.Requests()) != calls || count(f.events(id), jobs.JailStarted) != 1 {
+		t.Errorf("without a larger budget it made %d calls, and started %d jails", len(model.Requests())-calls, count(f.events(id), jobs.JailStarted))
+	}
+	var err error
+	rec, err = queue.Raise(t.Context(), f.eye.queue, rec, jobs.Allowance{Tokens: 200_000})
+	f.must(err)
+	if next(3); len(model.Requests()) != 2*calls {
+		t.Errorf("with a larger budget it made %d calls", len(model.Requests())-calls)
+	}
+}
+
+// A job that is to end when a budget is spent ends also with one that it shares.
+func TestAJobEndsOnASharedBudget(t *testing.T) {
+	t.Parallel()
+	exectest.Need(t, "curl")
+	f, model := newSpender(t, agenttest.Reply{Input: 10_000, Output: 500})
+	f.must(ledger.Of(f.eye.queue.Workers()).SetBudgets(t.Context(), ledger.Budgets{{Key: "pool", Amount: ledger.Amount{Tokens: 100_000}, Per: "month"}}))
+	job := f.job(callAlways)
+	job.Budget.OnSpent = jobs.SpentEnds
+	for range 2 { // the second one does not begin
+		rec, _ := f.run(job)
+		if rec.Reason != jobs.BudgetExceeded || rec.Outcome != jobs.Failure || !strings.Contains(rec.Message, "pool=100000tokens/month") || len(model.Requests()) != 10 {
+			t.Errorf("%s %s (%s) after %d calls", rec.Outcome, rec.Reason, rec.Message, len(model.Requests()))
+		}
+		job.Key = "another"
 	}
 }

@@ -43,12 +43,12 @@ type groupKey struct {
 	state        jobs.State
 	outcome      jobs.Outcome
 	review       jobs.ReviewState
-	held         jobs.Reason // why it waits for a model API; empty: it does not
+	held         jobs.Reason // why it waits for a model API or a budget; empty: it does not
 }
 
 func keyOf(rec jobs.Record) groupKey {
 	key := groupKey{rec.Queue, rec.Batch, rec.State, rec.Outcome, rec.Reviewed(), ""}
-	if rec.State == jobs.Delayed && (rec.Reason == jobs.QuotaWaiting || rec.Reason == jobs.KeyRefused) {
+	if jobs.OnBudget(rec) || rec.State == jobs.Delayed && (rec.Reason == jobs.QuotaWaiting || rec.Reason == jobs.KeyRefused) {
 		key.held = rec.Reason
 	}
 	return key

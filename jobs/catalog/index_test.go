@@ -29,7 +29,7 @@ func some(random *rand.Rand, id string, at time.Time) jobs.Record {
 		}
 	}
 	if rec.State != jobs.Finished {
-		rec.Reason = []jobs.Reason{"", jobs.QuotaWaiting, jobs.KeyRefused, jobs.RateLimited}[random.IntN(4)]
+		rec.Reason = []jobs.Reason{"", jobs.QuotaWaiting, jobs.KeyRefused, jobs.RateLimited, jobs.BudgetWaiting, jobs.BudgetParked}[random.IntN(6)]
 	}
 	if random.IntN(2) == 0 {
 		rec.Batch = fmt.Sprint("b", random.IntN(4))

@@ -36,6 +36,10 @@ func (t tally) addQueue(of groupKey, n int, oldest int64) {
 			q.QuotaWaiting += n
 		case jobs.KeyRefused:
 			q.KeyRefused += n
+		case jobs.BudgetWaiting:
+			q.BudgetWaiting += n
+		case jobs.BudgetParked:
+			q.BudgetParked += n
 		}
 	case jobs.Executing:
 		q.Executing += n

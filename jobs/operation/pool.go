@@ -142,18 +142,20 @@ type HoldList struct {
 
 // A Queue is what a queue holds now.
 type Queue struct {
-	Queue        string     `json:"queue" jsonschema:"Its name."`
-	Pending      int        `json:"pending" jsonschema:"Jobs that wait for a worker."`
-	Delayed      int        `json:"delayed" jsonschema:"Jobs that wait for a time."`
-	QuotaWaiting int        `json:"quota_waiting,omitempty" jsonschema:"Delayed jobs that wait for the limits of a model API."`
-	KeyRefused   int        `json:"key_refused,omitempty" jsonschema:"Delayed jobs that wait until a model API accepts the key."`
-	Executing    int        `json:"executing" jsonschema:"Jobs that a worker holds."`
-	Waiting      int        `json:"waiting" jsonschema:"Jobs that wait for a person, other jobs or the end of a pause."`
-	Finished     int        `json:"finished" jsonschema:"Jobs that have finished and are still kept."`
-	Cap          int        `json:"cap,omitempty" jsonschema:"How many may run at once, if the queue has a limit of its own."` // how many may run at once; 0 is no limit of the queue's own
-	Quota        int        `json:"quota,omitempty" jsonschema:"How many jobs may be open, if the queue has a quota."`
-	Oldest       *time.Time `json:"oldest_pending,omitempty" jsonschema:"When the oldest pending job was submitted."`
-	Paused       *jobs.Hold `json:"paused,omitempty" jsonschema:"The pause of the queue, if it is paused."`
+	Queue         string     `json:"queue" jsonschema:"Its name."`
+	Pending       int        `json:"pending" jsonschema:"Jobs that wait for a worker."`
+	Delayed       int        `json:"delayed" jsonschema:"Jobs that wait for a time."`
+	QuotaWaiting  int        `json:"quota_waiting,omitempty" jsonschema:"Delayed jobs that wait for the limits of a model API."`
+	KeyRefused    int        `json:"key_refused,omitempty" jsonschema:"Delayed jobs that wait until a model API accepts the key."`
+	BudgetWaiting int        `json:"budget_waiting,omitempty" jsonschema:"Delayed jobs that wait for the next period of a budget that they share."`
+	BudgetParked  int        `json:"budget_parked,omitempty" jsonschema:"Delayed jobs that wait for a larger budget of their own."`
+	Executing     int        `json:"executing" jsonschema:"Jobs that a worker holds."`
+	Waiting       int        `json:"waiting" jsonschema:"Jobs that wait for a person, other jobs or the end of a pause."`
+	Finished      int        `json:"finished" jsonschema:"Jobs that have finished and are still kept."`
+	Cap           int        `json:"cap,omitempty" jsonschema:"How many may run at once, if the queue has a limit of its own."` // how many may run at once; 0 is no limit of the queue's own
+	Quota         int        `json:"quota,omitempty" jsonschema:"How many jobs may be open, if the queue has a quota."`
+	Oldest        *time.Time `json:"oldest_pending,omitempty" jsonschema:"When the oldest pending job was submitted."`
+	Paused        *jobs.Hold `json:"paused,omitempty" jsonschema:"The pause of the queue, if it is paused."`
 }
 
 // A QueuePage is a page of queues.

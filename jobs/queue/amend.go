@@ -27,21 +27,28 @@ func SetPullRequest(ctx context.Context, q *Queue, rec jobs.Record, pr jobs.Pull
 	return err
 }
 
-// Raise has a finished job be allowed to spend more, unless it has another attempt than rec
-// meanwhile: then it returns [jobs.ErrFenced].
+// Raise has a job be allowed to spend more that has finished or is parked because a budget is
+// spent, unless it has another attempt than rec meanwhile: then it returns [jobs.ErrFenced].
 func Raise(ctx context.Context, q *Queue, rec jobs.Record, more jobs.Allowance) (jobs.Record, error) {
-	return amend(ctx, q, rec, func(now *jobs.Record) bool {
+	return amendIf(ctx, q, rec, func(now jobs.Record) bool { return finished(now) || jobs.OnBudget(now) }, func(now *jobs.Record) bool {
 		now.Raised = jobs.Allowance{USD: max(now.Raised.USD, more.USD), Tokens: max(now.Raised.Tokens, more.Tokens)}
 		return true
 	})
 }
 
-// amend changes what stands beside the state of a finished job, if it has the attempt that rec
-// has. Nothing is written where change returns false.
+func finished(rec jobs.Record) bool { return rec.State == jobs.Finished }
+
+// amend is amendIf for finished jobs.
 func amend(ctx context.Context, q *Queue, rec jobs.Record, change func(*jobs.Record) bool) (jobs.Record, error) {
+	return amendIf(ctx, q, rec, finished, change)
+}
+
+// amendIf changes what stands beside the state of a job that fits, if it has the attempt that rec
+// has. Nothing is written where change returns false.
+func amendIf(ctx context.Context, q *Queue, rec jobs.Record, fits func(jobs.Record) bool, change func(*jobs.Record) bool) (jobs.Record, error) {
 	for {
 		e, err := q.Read(ctx, rec.ID)
-		if err == nil && (e.State != jobs.Finished || e.Epoch != rec.Epoch) {
+		if err == nil && (!fits(e.Record) || e.Epoch != rec.Epoch) {
 			err = fmt.Errorf("job %s: %w", rec.ID, jobs.ErrFenced)
 		}
 		if err != nil {

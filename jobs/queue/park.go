@@ -59,8 +59,8 @@ func (c *Claim) commitParked(ctx context.Context, question string, until time.Ti
 	return nil
 }
 
-// Wake makes a parked job pending again, if it is parked as rec says: it may
-// have gone on meanwhile, and ask something else.
+// Wake makes a job pending again that is parked with a question or because a budget is spent, if
+// it is parked as rec says: it may have gone on meanwhile, and ask something else.
 func (q *Queue) Wake(ctx context.Context, rec jobs.Record) (jobs.Record, error) {
 	for {
 		e, err := q.Read(ctx, rec.ID)
@@ -70,7 +70,7 @@ func (q *Queue) Wake(ctx context.Context, rec jobs.Record) (jobs.Record, error) 
 		if e.Attempt != rec.Attempt {
 			return e.Record, nil
 		}
-		if e.Asking() {
+		if e.Asking() || jobs.OnBudget(e.Record) {
 			e.Record = e.Woken()
 			e, err = q.put(ctx, e)
 			if isConflict(err) {

@@ -33,6 +33,7 @@ const (
 	KeptParked      Constraint = "parked"         // its agent waits for an answer
 	KeptRunAt       Constraint = "run_at"         // it was submitted for later
 	KeptBackOff     Constraint = "back_off"       // the last attempt failed a moment ago
+	KeptBudget      Constraint = "budget"         // a budget is spent, and the job is parked
 	KeptDue         Constraint = "due"            // its time has come, and the dispatcher has not moved it yet
 	KeptDepends     Constraint = "depends_on"     // it waits for other jobs to succeed
 	KeptQueuePaused Constraint = "queue_paused"   // its queue is paused
@@ -241,8 +242,15 @@ func (f Facts) delayed(s Standing) Standing {
 		s.Change = "the dispatcher puts it there at once; penstock serve runs one"
 	case r.Attempt == 0:
 		s.Constraint, s.Message, s.Change = KeptRunAt, "it was submitted to run at "+clock(*r.NotBefore), "that time"
+	case r.Reason == jobs.BudgetParked:
+		s.Constraint, s.Until = KeptBudget, nil // by then it is only looked at again
+		s.Message = fmt.Sprintf("attempt %d ended (%s: %s); it goes on when its budget is larger", r.Attempt, r.Reason, r.Message)
+		s.Change = jobs.Reasons[r.Reason].Advice
 	default:
 		s.Constraint = KeptBackOff
+		if r.Reason == jobs.BudgetWaiting {
+			s.Constraint = KeptBudget
+		}
 		s.Message = fmt.Sprintf("attempt %d ended (%s: %s); the next begins at %s", r.Attempt, r.Reason, r.Message, clock(*r.NotBefore))
 		s.Change = "that time"
 		if cause, ok := jobs.Reasons[r.Reason]; ok {

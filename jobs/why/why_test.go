@@ -210,7 +210,7 @@ func (s *sim) remedy(i int, c why.Constraint) {
 		}
 	case why.KeptParked, why.KeptDue:
 		r.State, r.Hold, j.missing = jobs.Pending, "", false
-	case why.KeptRunAt, why.KeptBackOff:
+	case why.KeptRunAt, why.KeptBackOff, why.KeptBudget:
 		s.now = r.NotBefore.Add(time.Minute)
 	case why.KeptDepends:
 		for i := range s.jobs {
@@ -284,6 +284,9 @@ func randomSim(r *rand.Rand) *sim {
 		switch rec.State {
 		case jobs.Delayed:
 			rec.NotBefore = &at
+			if rec.Attempt > 0 {
+				rec.Reason = jobs.Reason(pick("", string(jobs.BudgetWaiting), string(jobs.BudgetParked)))
+			}
 		case jobs.Executing:
 			if r.IntN(3) == 0 {
 				rec.Asks = &jobs.OpenAsk{Type: "question", Question: "which?"}
@@ -357,7 +360,7 @@ func unsure(answer why.Standing) bool {
 }
 
 var constraints = []why.Constraint{
-	why.KeptFinished, why.KeptCancelling, why.KeptExecuting, why.KeptAsking, why.KeptLost, why.KeptBatchPaused, why.KeptParked, why.KeptRunAt, why.KeptBackOff,
+	why.KeptFinished, why.KeptCancelling, why.KeptExecuting, why.KeptAsking, why.KeptLost, why.KeptBatchPaused, why.KeptParked, why.KeptRunAt, why.KeptBackOff, why.KeptBudget,
 	why.KeptDue, why.KeptDepends, why.KeptQueuePaused, why.KeptCap, why.KeptNoWorker, why.KeptNoQueue, why.KeptNeeds, why.KeptClosed, why.KeptSlots, why.KeptByNothing,
 }
 
@@ -379,7 +382,7 @@ func (s *sim) checkNamed(t *testing.T, n, i int, answer why.Standing) {
 	alike := map[why.Constraint]int{why.KeptNoWorker: 1, why.KeptNoQueue: 1, why.KeptNeeds: 1, why.KeptClosed: 1, why.KeptSlots: 1}
 	states := map[why.Constraint]bool{
 		why.KeptFinished: true, why.KeptCancelling: true, why.KeptExecuting: true, why.KeptAsking: true, why.KeptParked: true,
-		why.KeptRunAt: true, why.KeptBackOff: true, why.KeptDepends: true,
+		why.KeptRunAt: true, why.KeptBackOff: true, why.KeptBudget: true, why.KeptDepends: true,
 	}
 	switch {
 	case answer.Constraint == why.KeptByNothing || answer.Constraint == why.KeptLost || answer.Constraint == why.KeptDue:
@@ -420,6 +423,8 @@ func TestWhyTellsWhatWouldChangeIt(t *testing.T) {
 		{why.Facts{Record: with(func(r *jobs.Record) { r.Needs = []string{"docker", "gpu"} }), Workers: []why.Worker{{Queues: []string{"slow"}}, {Queues: []string{"slow"}, Labels: []string{"gpu"}}}}, why.KeptNeeds, "it needs docker and gpu; of the 2 workers that serve queue slow the nearest lacks docker", "penstock worker --labels docker,gpu", 1, 0},
 		{why.Facts{Record: with(func(r *jobs.Record) { r.State, r.Worker = jobs.Executing, "w" }), Written: now, Lease: time.Minute}, why.KeptExecuting, "worker w runs attempt 1, and has its lease until 2026-01-02 03:05:05Z", "penstock job cancel j", 0, 0},
 		{why.Facts{Record: with(func(r *jobs.Record) { r.State, r.NotBefore, r.Reason = jobs.Delayed, &later, jobs.RateLimited }), Written: now}, why.KeptBackOff, "attempt 1 ended (model_rate_limited: ); the next begins at 2026-01-02 03:05:05Z", jobs.Reasons[jobs.RateLimited].Advice, 0, 0},
+		{why.Facts{Record: with(func(r *jobs.Record) { r.State, r.NotBefore, r.Reason = jobs.Delayed, &later, jobs.BudgetWaiting }), Written: now}, why.KeptBudget, "attempt 1 ended (budget_waiting: ); the next begins at 2026-01-02 03:05:05Z", jobs.Reasons[jobs.BudgetWaiting].Advice, 0, 0},
+		{why.Facts{Record: with(func(r *jobs.Record) { r.State, r.NotBefore, r.Reason = jobs.Delayed, &later, jobs.BudgetParked }), Written: now}, why.KeptBudget, "attempt 1 ended (budget_parked: ); it goes on when its budget is larger", jobs.Reasons[jobs.BudgetParked].Advice, 0, 0},
 	}
 	for _, tt := range tests {
 		tt.facts.Now = now

@@ -101,6 +101,7 @@ func queueStats(counts []operation.Queue, holds []jobs.Hold, workers []why.Worke
 		s := of(q.Queue)
 		s.Pending, s.Delayed, s.Executing, s.Waiting = q.Pending, q.Delayed, q.Executing, q.Waiting
 		s.QuotaWaiting, s.KeyRefused = q.QuotaWaiting, q.KeyRefused
+		s.BudgetWaiting, s.BudgetParked = q.BudgetWaiting, q.BudgetParked
 		if q.Oldest != nil {
 			s.OldestPending = *q.Oldest
 		}

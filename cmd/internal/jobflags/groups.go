@@ -25,7 +25,7 @@ var Groups = []Group{
 	{"Agent", "agent agent-version model allow-model allow-service-tier allow-beta allow-file-id allow-container-id max-turns instructions mcp-config interactive terminals file secret"},
 	{"Jail", "backend image preset network allow-host env allow-weaker policy"},
 	{"Setup and checks", "setup fresh-setup check check-rounds check-report expect-changes result-schema"},
-	{"Limits", "timeout idle-timeout max-cost max-tokens max-attempts memory cpus cpu-weight pids disk inodes output-rate traffic connections"},
+	{"Limits", "timeout idle-timeout max-cost max-tokens on-budget max-attempts memory cpus cpu-weight pids disk inodes output-rate traffic connections"},
 	{"Questions", "park-after ask-timeout ask-default ask-fail"},
 	{"Scheduling", "queue priority need label run-at after parent"},
 	{"Delivery", "deliver pr-base pr-label pr-reviewer draft-text artifact patch apply"},

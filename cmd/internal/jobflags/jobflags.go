@@ -74,6 +74,7 @@ func (f *Flags) Add(flags *pflag.FlagSet) {
 	flags.BoolVar(&j.Ask.Fail, "ask-fail", false, "end the job after that time")
 	flags.Float64Var(&j.Budget.USD, "max-cost", 0, "US dollars that the job may cost")
 	flags.Int64Var(&j.Budget.Tokens, "max-tokens", 0, "tokens that the job may use")
+	flags.Var(input.OneOf((*string)(&j.Budget.OnSpent), input.Strings(jobs.SpentEnds, jobs.SpentParks)...), "on-budget", "end the job when a budget is spent, or park it until it has room (default: its own ends it, those of queues, keys and the pool park it)")
 	flags.IntVar(&j.Retry.MaxAttempts, "max-attempts", 0, "attempts that the job may make (default 3)")
 	flags.Var(input.OneOf(&f.priority, input.Strings(jobs.High, jobs.Normal, jobs.Low)...), "priority", "high, normal (default) or low")
 	flags.StringVar(&j.Queue, "queue", "", `queue to wait in (default "default")`)

@@ -125,6 +125,7 @@ var jobFields = map[string]string{
 	"budget":              "What the job may spend.",
 	"budget.usd":          "In US dollars; 0 is no limit.",
 	"budget.tokens":       "In tokens; 0 is no limit.",
+	"budget.on_spent":     "What follows when a budget is spent: end, or park until it has room. Left out, the job's own ends it, and one of a queue, a key or the pool parks it until the next period. One of a batch ends it in any case.",
 	"budget.batch_usd":    "What all jobs of the batch may cost together, in US dollars; 0 is no limit.",
 	"budget.batch_tokens": "How many tokens all jobs of the batch may use together; 0 is no limit.",
 	"retry":               "How often the agent is run.",

@@ -177,6 +177,7 @@ func types() map[reflect.Type]*jsonschema.Schema {
 		reflect.TypeFor[jailpolicy.Pattern]():    {Type: "string", Pattern: `^(/|~/|\./)`, Examples: []any{"//opt/node", "/tools", "~/.cache/go-build", "./vendor"}},
 		reflect.TypeFor[jobs.Priority]():         enum(jobs.High, jobs.Normal, jobs.Low),
 		reflect.TypeFor[jobs.Isolation]():        enum(jobs.IsolationNone, jobs.IsolationWorktree, jobs.IsolationContainer),
+		reflect.TypeFor[jobs.OnSpent]():          enum("", jobs.SpentEnds, jobs.SpentParks),
 		reflect.TypeFor[jobs.Network]():          enum(jobs.NetworkNone, jobs.NetworkAllowlist, jobs.NetworkFull),
 		reflect.TypeFor[jobs.PullRequestState](): enum(jobs.PullWanted, jobs.PullOpen, jobs.PullNone, jobs.PullRefused),
 		reflect.TypeFor[jobs.Outcome]():          enum(jobs.Success, jobs.Failure, jobs.Error, jobs.TimedOut, jobs.Cancellation, jobs.Skip),

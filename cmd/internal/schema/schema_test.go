@@ -52,7 +52,7 @@ const full = `{"key":"gh-acme-web-17","batch":"b1","item":"17","session":"0199a0
  "sandbox":{"backend":"auto","preset":"strict","network":"allowlist","allow_hosts":["registry.example"],"limits":{"memory":"2GiB","cpus":2.5,"pids":512,"disk":10737418240},"allow_weaker":["x"]},
  "agent":{"name":"claude","model":"m","allow_models":["claude-*","o3:1"],"allow_service_tiers":["none"],"allow_betas":["responses=experimental"],"allow_file_ids":["f*"],"allow_container_ids":["auto"],"max_turns":50,"args":["-v"],"interactive":false,"terminals":true,"instructions":"Be brief.","mcp_servers":{"tiny":{"command":"sh","args":["s"],"env":{"A":"b"}}}},
  "env":{"CI":"1"},"secrets":["NPM_TOKEN"],"setup":["npm ci"],"check":["npm test"],"check_rounds":2,"check_reports":["reports/*.xml"],
- "timeout":"30m","idle_timeout":"1h30m0.5s","budget":{"usd":2.5,"tokens":2000000},"retry":{"max_attempts":3},
+ "timeout":"30m","idle_timeout":"1h30m0.5s","budget":{"usd":2.5,"tokens":2000000,"on_spent":"park"},"retry":{"max_attempts":3},
  "deliver":{"mode":"pr","branch":"b","base":"main","labels":["agent"],"reviewers":["ann"],"draft":true,"draft_text":true},"artifacts":["out/*.xml"],
  "run_at":"2026-01-02T03:04:05Z","depends_on":["0199a000-0000-7000-8000-000000000001"]}`
 

@@ -46,13 +46,13 @@ var view = cli.View[operation.Queue]{
 	ID: func(s operation.Queue) string { return s.Queue },
 }
 
-// delayed is how many jobs wait for a time, and how many of them for a model API.
+// delayed is how many jobs wait for a time, and how many of them for a model API or a budget.
 func delayed(s operation.Queue) string {
 	text := strconv.Itoa(s.Delayed)
 	for _, held := range []struct {
 		reason jobs.Reason
 		n      int
-	}{{jobs.QuotaWaiting, s.QuotaWaiting}, {jobs.KeyRefused, s.KeyRefused}} {
+	}{{jobs.QuotaWaiting, s.QuotaWaiting}, {jobs.KeyRefused, s.KeyRefused}, {jobs.BudgetWaiting, s.BudgetWaiting}, {jobs.BudgetParked, s.BudgetParked}} {
 		if held.n > 0 {
 			text += fmt.Sprintf(", %d %s", held.n, held.reason)
 		}

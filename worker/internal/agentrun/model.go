@@ -7,9 +7,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/worker/internal/sharedlimits"
-	"github.com/penstock-run/penstock/worker/internal/verdict"
+	"github.com/penstock-run/penstock/worker/internal/spending"
 )
 
 // serveModel serves the way out of the jail until ctx ends, and ends the attempt
@@ -26,7 +25,7 @@ func serveModel(ctx context.Context, cfg Config, l net.Listener) error {
 		select {
 		case <-ctx.Done():
 		case <-cfg.Meter.Spent():
-			cfg.End(verdict.Ended(jobs.BudgetExceeded, "the budget of %s is spent", cfg.Meter.Allowed()))
+			cfg.End(spending.Ended(cfg.Job.Budget, cfg.Meter.Allowed()))
 		case <-cfg.Meter.SharedSpent():
 			cfg.End(cfg.Exhausted(cfg.Meter.Exhausted()))
 		case <-cfg.Meter.Held():

@@ -47,14 +47,14 @@ func Afford(ctx context.Context, l Ledger, job Job) (Set, error) {
 		if _, err := p.Left(ctx); errors.Is(err, budget.ErrSpent) && p.key != "" {
 			over = append(over, p)
 		} else if errors.Is(err, budget.ErrSpent) {
-			return nil, Ended(p, time.Now())
+			return nil, Ended(p, job.Job.Budget, time.Now())
 		} else if err != nil {
 			return nil, verdict.Failed(jobs.StoreFailed, "read a budget", err)
 		}
 		set = append(set, p)
 	}
 	if len(over) > 0 && len(over) == len(job.Keys) {
-		return nil, Ended(slices.MinFunc(over, func(a, b *Purse) int { return a.of.Next(time.Now()).Compare(b.of.Next(time.Now())) }), time.Now())
+		return nil, Ended(slices.MinFunc(over, func(a, b *Purse) int { return a.of.Next(time.Now()).Compare(b.of.Next(time.Now())) }), job.Job.Budget, time.Now())
 	}
 	return set, nil
 }
@@ -94,14 +94,17 @@ func (s Set) Flush() {
 }
 
 // Ended is how a job ends because a budget is spent that it shares: it waits for the
-// budget's next period, or ends for good where there is none.
-func Ended(p gate.Purse, now time.Time) error {
+// budget's next period, or ends for good where there is none or its own says so.
+func Ended(p gate.Purse, own jobs.Budget, now time.Time) error {
 	next := time.Time{}
 	if shared, ok := p.(*Purse); ok {
 		next = shared.of.Next(now)
 	}
 	if next.IsZero() {
 		return verdict.Ended(jobs.BatchBudget, "the budget %s is spent", p.Name())
+	}
+	if own.OnSpent == jobs.SpentEnds {
+		return verdict.Ended(jobs.BudgetExceeded, "the budget %s is spent until %s", p.Name(), next.Format(time.RFC3339))
 	}
 	end := jobs.BudgetWaiting.Ended(fmt.Sprintf("the budget %s is spent until %s", p.Name(), next.Format(time.RFC3339)))
 	end.Wait = next.Sub(now)

@@ -11,6 +11,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/gate"
+	"github.com/penstock-run/penstock/worker/internal/verdict"
 )
 
 // Config is what the spending of an attempt has from it.
@@ -39,6 +40,36 @@ type Spending struct {
 	cfg   Config
 	meter *gate.Session // what went through the gate; nil: there is none
 	total agent.Total   // what the agent itself told, of all runs
+}
+
+// Ended is how an attempt ends because the job's own budget is spent, which is so much in words.
+func Ended(b jobs.Budget, allowed string) error {
+	text := fmt.Sprintf("the budget of %s is spent", allowed)
+	if b.OnSpent != jobs.SpentParks {
+		return verdict.Ended(jobs.BudgetExceeded, "%s", text)
+	}
+	end := jobs.BudgetParked.Ended(text)
+	end.Wait = jobs.MaxRetryAfter
+	return &verdict.EndedError{Ended: end}
+}
+
+// Afford returns how the attempt of a job ends that has nothing left of its own budget, and is to be
+// parked then; nil: it has, or it is not.
+func Afford(rec jobs.Record, b jobs.Budget) error {
+	own := gate.NewSession(rec.ID, "", limits(rec, b))
+	select {
+	case <-own.Spent():
+		if b.OnSpent == jobs.SpentParks {
+			return Ended(b, own.Allowed())
+		}
+	default:
+	}
+	return nil
+}
+
+// limits are those of the job's own budget, with what earlier attempts used.
+func limits(rec jobs.Record, b jobs.Budget) gate.Limits {
+	return gate.Limits{Tokens: b.Tokens, USD: b.USD, Used: rec.SpentBefore.Usage, UsedUSD: rec.SpentBefore.CostUSD}
 }
 
 // Meter returns the session that measures what goes through the gate; nil: there is none.
@@ -75,11 +106,10 @@ func (s *Spending) Measure(cfg Config) {
 	if s.meter != nil {
 		return
 	}
-	before := cfg.Record.SpentBefore
 	s.cfg = cfg
-	s.meter = gate.NewSession(cfg.Record.ID, gate.Key(cfg.Token), gate.Limits{
-		Tokens: cfg.Budget.Tokens, USD: cfg.Budget.USD, Used: before.Usage, UsedUSD: before.CostUSD, Shared: cfg.Shared, Keyed: cfg.Keyed, Queue: cfg.Record.Queue, Patience: cfg.Patience, Policy: cfg.Policy, Job: cfg.Job,
-	})
+	l := limits(cfg.Record, cfg.Budget)
+	l.Shared, l.Keyed, l.Queue, l.Patience, l.Policy, l.Job = cfg.Shared, cfg.Keyed, cfg.Record.Queue, cfg.Patience, cfg.Policy, cfg.Job
+	s.meter = gate.NewSession(cfg.Record.ID, gate.Key(cfg.Token), l)
 	s.meter.Refused, s.meter.Budget, s.meter.Unpriced, s.meter.Moved = cfg.Refused, s.reached, s.unpriced, s.moved
 	s.meter.Nearly = s.nearly
 	select {
