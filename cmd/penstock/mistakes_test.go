@@ -96,7 +96,7 @@ func TestFlagsOfCertainWords(t *testing.T) {
 	known := map[string][2]string{
 		"output": {"", ""}, "progress": {"", ""}, // types of their own
 		"log-level": {"inof", "info"}, "log-format": {"jsn", "json"}, "isolation": {"worktre", "worktree"}, "backend": {"bwarp", "bwrap"},
-		"preset": {"stirct", "strict"}, "network": {"allow", "allowlist"}, "priority": {"hihg", "high"}, "deliver": {"brnach", "branch"},
+		"preset": {"stirct", "strict"}, "on-budget": {"prak", "park"}, "network": {"allow", "allowlist"}, "priority": {"hihg", "high"}, "deliver": {"brnach", "branch"},
 		"format": {"swe-bench", "swebench"}, "state": {"running", ""}, "reason": {"model_biling", "model_billing"}, "kind": {"", ""},
 		"missed": {"onec", "once"}, "overlap": {"alow", "allow"}, "workspace": {"overly", "overlay"}, "outcome": {"succss", "success"}, "sort": {"submited", "submitted"},
 		"role": {"viewr", "viewer"}, "order": {"least-conflict", "least-conflicts"}, "by": {"queu", "queue"}, "review": {"rejectd", "rejected"},

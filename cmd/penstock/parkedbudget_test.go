@@ -71,6 +71,9 @@ func TestAParkedJobGoesOnWithALargerBudget(t *testing.T) {
 	if told := f.run("queue", "ls"); !strings.Contains(told, "1 budget_parked") {
 		t.Errorf("queue ls: %s", told)
 	}
+	if left := f.run("cost", "--job", id); !strings.Contains(left, "job:"+id) || !strings.Contains(left, "300000 tokens") || !strings.Contains(left, "0 tokens") {
+		t.Errorf("cost: %s", left)
+	}
 	for want, more := range map[string][]string{
 		"name a larger budget":       nil,
 		"not more than its budget":   {"--max-tokens", "300000"},

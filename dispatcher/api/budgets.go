@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/record"
 )
 
-// budgets lists the budgets of the pool, and that of a batch.
+// budgets lists the budgets of the pool, and those of a batch and of a job.
 func (n counts) budgets(ctx context.Context, _ caller, r operation.BudgetRequest) (operation.BudgetList, error) {
 	answer := operation.BudgetList{Budgets: []operation.Budget{}}
 	kept := ledger.Of(n.queue.Workers())
@@ -35,7 +35,31 @@ func (n counts) budgets(ctx context.Context, _ caller, r operation.BudgetRequest
 	for i, b := range all {
 		answer.Budgets = append(answer.Budgets, budgetOf(b, spent[i], now))
 	}
-	return answer, nil
+	if r.Job == "" {
+		return answer, nil
+	}
+	own, err := n.ofJob(ctx, r.Job, now)
+	answer.Budgets = append(answer.Budgets, own...)
+	return answer, err
+}
+
+// ofJob is what is left of a job's own budget; none: it has no such.
+func (n counts) ofJob(ctx context.Context, id string, now time.Time) ([]operation.Budget, error) {
+	rec, err := n.queue.Get(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	job, err := n.queue.Job(ctx, rec.ID)
+	if err != nil {
+		return nil, err
+	}
+	limit := rec.Allowed(job).Budget
+	if limit.USD == 0 && limit.Tokens == 0 {
+		return nil, nil
+	}
+	spent := rec.SpentBefore.Add(rec.LastAttempt)
+	own := ledger.Budget{Key: "job:" + rec.ID, Amount: ledger.Amount{USD: limit.USD, Tokens: limit.Tokens}}
+	return []operation.Budget{budgetOf(own, ledger.Amount{USD: spent.CostUSD, Tokens: spent.Usage.Total()}, now)}, nil
 }
 
 // batchLimit is the budget that the newest job of a batch names for all of them; none: the

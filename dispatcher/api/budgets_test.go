@@ -20,9 +20,14 @@ func TestBudgets(t *testing.T) {
 	day := ledger.Budget{Key: "queue:default", Amount: ledger.Amount{USD: 50, Tokens: 1000}, Per: "day"}
 	pool := ledger.Budget{Key: "pool", Amount: ledger.Amount{USD: 2, Tokens: 1_000_000}, Per: "month"}
 	job := jobstest.Job()
-	job.Isolation, job.Batch, job.Item, job.Budget = jobs.IsolationNone, "night", "1", jobs.Budget{BatchTokens: 400}
+	job.Isolation, job.Batch, job.Item, job.Budget = jobs.IsolationNone, "night", "1", jobs.Budget{BatchTokens: 400, USD: 4, Tokens: 100}
 	rec, err := p.Submit(t.Context(), job, "test")
 	if err != nil {
+		t.Fatal(err)
+	}
+	claim := jobstest.Claim(t, p.queue, "w")
+	claim.Spend(jobs.Spent{CostUSD: 1, Usage: jobs.Usage{Input: 75}})
+	if _, err := claim.Settle(t.Context(), jobs.BudgetParked.Ended("spent"), nil); err != nil {
 		t.Fatal(err)
 	}
 	night := ledger.Budgets(nil).Of(jobs.Record{Batch: "night"}, job, "")[0]
@@ -59,6 +64,16 @@ func TestBudgets(t *testing.T) {
 	}
 	if _, err := request(t, p, operation.Budgets, operation.BudgetRequest{Batch: "no token"}); jobs.Code(err) != jobs.CodeInvalid {
 		t.Errorf("a batch of that name: %v", err)
+	}
+	got, err := request(t, p, operation.Budgets, operation.BudgetRequest{Job: rec.ID})
+	if err != nil || len(got.Budgets) != 3 {
+		t.Fatalf("with job %s: %+v, err %v", rec.ID, got, err)
+	}
+	if none, err := request(t, p, operation.Budgets, operation.BudgetRequest{Job: p.submitted(t)}); err != nil || len(none.Budgets) != 2 {
+		t.Errorf("with a job that has no budget: %+v, err %v", none, err)
+	}
+	if b := got.Budgets[2]; b.Key != "job:"+rec.ID || b.LimitUSD != 4 || b.SpentUSD != 1 || b.LeftUSD != 3 || b.LeftTokens != 25 || b.Share != 0.75 || b.Next != nil {
+		t.Errorf("of the job: %+v", b)
 	}
 	report, err := request(t, p, operation.BatchReport, operation.Named{Name: "night"})
 	if err != nil || report.LimitTokens != 400 || report.LimitUSD != 0 {

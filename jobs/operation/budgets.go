@@ -6,8 +6,9 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 )
 
-// A BudgetRequest asks for the budgets that jobs share.
+// A BudgetRequest asks for budgets: those that jobs share, and a job's own.
 type BudgetRequest struct {
+	Job   string `json:"job,omitempty" jsonschema:"Return the own budget of this job, too, if it has one: its id, or what only it begins or ends with."`
 	Batch string `json:"batch,omitempty" jsonschema:"Return the budget of this batch, too, if its jobs have one."`
 }
 
@@ -18,10 +19,10 @@ func (r BudgetRequest) check() error {
 	return jobs.CheckToken("batch", r.Batch)
 }
 
-// A Budget is what jobs with something in common may spend together, and what they have
-// spent of it in its present period.
+// A Budget is what a job, or those with something in common, may spend, and what was spent of
+// it in its present period. That of a job that runs is as of its last heartbeat.
 type Budget struct {
-	Key  string     `json:"key" jsonschema:"What the jobs have in common: queue:NAME, key:API, pool or batch:ID."`
+	Key  string     `json:"key" jsonschema:"Whose it is: queue:NAME, key:API, pool, batch:ID or job:ID."`
 	Per  string     `json:"per,omitempty" jsonschema:"The period, by UTC: hour, day or month; not there: it is for ever."`
 	Next *time.Time `json:"next,omitempty" jsonschema:"When the next period begins, with nothing spent."`
 
@@ -34,7 +35,7 @@ type Budget struct {
 	Share       float64 `json:"share" jsonschema:"Which part of the limit is spent; of two limits, that of which more is. 1 is all of it. Jobs that ran when it was reached may have spent a little more."`
 }
 
-// A BudgetList has budgets that jobs share.
+// A BudgetList has budgets.
 type BudgetList struct {
 	Budgets []Budget `json:"budgets" jsonschema:"The budgets."`
 }

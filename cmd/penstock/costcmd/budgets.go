@@ -38,8 +38,8 @@ func amount(b operation.Budget, usd float64, tokens int64) string {
 	return summary.Join(dollars, count)
 }
 
-func showBudgets(ctx context.Context, shell cli.Shell, batch string) error {
+func showBudgets(ctx context.Context, shell cli.Shell, of operation.BudgetRequest) error {
 	return pool.List(ctx, shell, budgetView, func(ctx context.Context, p *pool.Pool) ([]operation.Budget, error) {
-		return p.Client.Queues().Budgets(ctx, operation.BudgetRequest{Batch: batch})
+		return p.Client.Queues().Budgets(ctx, of)
 	})
 }

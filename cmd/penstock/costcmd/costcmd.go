@@ -62,7 +62,7 @@ func day(r jobs.Record) string {
 // New returns the command cost.
 func New(shell cli.Shell) *cobra.Command {
 	var r operation.ListRequest
-	var by, since string
+	var by, since, job string
 	var budgets bool
 	cmd := &cobra.Command{
 		Use: "cost", Short: "Show what jobs have cost, by queue, agent, model, batch or day, and what is left of budgets", Args: cobra.NoArgs,
@@ -71,14 +71,15 @@ dearest group first. It is what the workers' gates have counted, by list prices 
 the setting prices; what did not go through a gate is what agents have told. A job counts for
 the day on which its last attempt began.
 
-With --budgets it shows the budgets that jobs share instead (serve --budget), and with
---batch that of a batch: what may be spent, what was, and what is left until the next period.`,
+With --budgets it shows the budgets that jobs share instead (serve --budget), with --batch
+also that of a batch, and with --job that of a job: what may be spent, what was, and what is
+left until the next period.`,
 		Example: `  penstock cost --by model --since 7d
   penstock cost --by day --queue nightly -o json
-  penstock cost --budgets`,
+  penstock cost --budgets --job ID`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if budgets {
-				return showBudgets(cmd.Context(), shell, r.Batch)
+			if budgets || job != "" {
+				return showBudgets(cmd.Context(), shell, operation.BudgetRequest{Batch: r.Batch, Job: job})
 			}
 			if since != "" {
 				at, err := input.Past(since, time.Now())
@@ -97,8 +98,10 @@ With --budgets it shows the budgets that jobs share instead (serve --budget), an
 	flags.StringVar(&r.Queue, "queue", "", "only jobs of this queue")
 	flags.StringVar(&r.Batch, "batch", "", "only jobs of this batch")
 	flags.BoolVar(&budgets, "budgets", false, "show what is left of the budgets that jobs share; with --batch also of that batch's")
+	flags.StringVar(&job, "job", "", "show what is left of this job's own budget, beside those that jobs share; of one that runs, as of its last heartbeat")
 	for _, other := range []string{"by", "since", "queue"} {
 		cmd.MarkFlagsMutuallyExclusive("budgets", other)
+		cmd.MarkFlagsMutuallyExclusive("job", other)
 	}
 	return cmd
 }
