@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/penstock-run/penstock/cmd/internal/results"
+	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/report"
 )
 
@@ -93,4 +94,61 @@ esac`
 			t.Errorf("%s: exit code %d\n%s%s", flag, code, said, told)
 		}
 	}
+}
+
+// One job runs several times, here and now: the result and the patch are those of the best try.
+func TestTheBestOfARun(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	counts := t.TempDir()
+	agent := []string{"--", "sh", "-c", `n=1; until mkdir ` + counts + `/$n; do n=$((n+1)); done; git log --format=%s -1
+case $n in 1) printf 'one\ntwo\n' >answer;; 2) echo short >answer;; *) exit 1;; esac`}
+	patch := filepath.Join(t.TempDir(), "fix.patch")
+	run := []string{"run", "x", "--repo", f.repo, "--backend", "none", "--check", "ls answer", "--max-attempts", "1", "--best-of", "3"}
+	said, code, told := f.try(after(append(run, "--patch", patch, "-o", "json"), agent)...)
+	if code != 0 || !strings.Contains(told, "try 3 of 3") || !strings.Contains(told, "the best of 3 tries is job-try") || !strings.Contains(told, "success, 1 of 1 checks passed, 1 lines changed") {
+		t.Fatalf("exit code %d\n%s%s", code, said, told)
+	}
+	lines := strings.Split(strings.TrimSpace(said), "\n")
+	var result jobs.Result
+	f.must(json.Unmarshal([]byte(lines[len(lines)-1]), &result))
+	if written, err := os.ReadFile(patch); err != nil || !strings.Contains(string(written), "+short") || result.Outcome != jobs.Success || strings.Count(said, `"kind":"job.finished"`) != 3 {
+		t.Errorf("err %v, result %+v, patch\n%s", err, result, written)
+	}
+	if said, code, told = f.try(after(run, agent)...); code != 3 || !strings.Contains(told, "job-try1") {
+		t.Errorf("where no try succeeds: exit code %d\n%s%s", code, said, told)
+	}
+}
+
+// Tries that are submitted are a batch on one commit, whose best is applied. The same key gives the
+// same tries.
+func TestTheBestOfASubmission(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.serve("--slots", "2")
+	submit := []string{"submit", "x", "--repo", f.repo, "--backend", "none", "--best-of", "2", "--key", "k", "-o", "id"}
+	agent := []string{"--", "sh", "-c", `case $PENSTOCK_JOB in *[02468ace]) echo a >answer;; *) printf 'a\nb\n' >answer;; esac`}
+	said, code, told := f.try(after(submit, agent)...)
+	ids := strings.Fields(said)
+	if code != 0 || len(ids) != 2 || !strings.Contains(told, "2 tries in batch ") {
+		t.Fatalf("exit code %d\n%s%s", code, said, told)
+	}
+	if again := f.run(after(submit, agent)...); again != said {
+		t.Errorf("the same key gave %s, and %s before", again, said)
+	}
+	f.run(append([]string{"wait", "--timeout", patience(60)}, ids...)...)
+	first, second := f.record(ids[0]), f.record(ids[1])
+	if first.Batch == "" || first.Batch != second.Batch || first.Labels[report.TryLabel] != "1" || second.Labels[report.TryLabel] != "2" || first.Labels[report.ItemLabel] != second.Labels[report.ItemLabel] {
+		t.Errorf("they are %+v and %+v", first, second)
+	}
+	var r report.Report
+	f.must(json.Unmarshal([]byte(f.run("batch", "report", first.Batch, "-o", "json")), &r))
+	if len(r.Bases) != 1 || r.Tries == nil || r.Tries.Items != 1 || r.Tries.Solved != 1 {
+		t.Errorf("the report has %+v and %+v", r.Bases, r.Tries)
+	}
+	if said := f.run("batch", "apply", first.Batch, "--dir", f.repo); strings.Count(said, "applied") != 1 {
+		t.Errorf("applied %s", said)
+	}
+	f.refused(2, []string{"--best-of: 21 is not between 1 and 20"}, "submit", "x", "--repo", f.repo, "--agent", "claude", "--best-of", "21", "--dry-run")
+	f.refused(2, []string{"--best-of", "each try would be delivered"}, "run", "x", "--repo", f.repo, "--agent", "claude", "--best-of", "2", "--deliver", "branch")
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/jobflags"
 	"github.com/penstock-run/penstock/cmd/internal/results"
 	"github.com/penstock-run/penstock/cmd/internal/trialmerge"
+	"github.com/penstock-run/penstock/cmd/internal/tries"
 	"github.com/penstock-run/penstock/dispatcher/intake"
 	"github.com/penstock-run/penstock/jobs"
 )
@@ -62,7 +63,7 @@ func (f *runFlags) add(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&f.vars, "var", nil, "variable k=v for the template (repeatable)")
 	flags.StringArrayVar(&f.columns, "map", nil, "CSV: field=Column (repeatable)")
 	flags.StringSliceVar(&f.agents, "agents", nil, "run each item with each of these agents, and compare them: claude,codex or claude=MODEL,claude=MODEL")
-	flags.IntVar(&f.bestOf, "best-of", 1, "run each item so often, and keep the best: by outcome, checks, size of the change, cost")
+	tries.AddFlag(flags, &f.bestOf)
 	flags.StringVar(&f.read.Filter, "filter", "", "only items whose id matches this regular expression")
 	flags.StringVar(&f.read.Slice, "slice", "", "only these items, as in Python: 0:50, ::2")
 	flags.IntVar(&f.read.Limit, "limit", 0, "at most this many items")

@@ -12,6 +12,7 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/input"
 	"github.com/penstock-run/penstock/cmd/internal/jobflags"
+	"github.com/penstock-run/penstock/cmd/internal/tries"
 	"github.com/penstock-run/penstock/cmd/internal/variants"
 	"github.com/penstock-run/penstock/cmd/internal/workerparts"
 	"github.com/penstock-run/penstock/dispatcher/intake"
@@ -69,8 +70,8 @@ func readItems(shell cli.Shell, in source, flags runFlags, command []string) (in
 		}
 		opts.Defaults.Agent.Name = agents[0].Name // without an agent an item is not valid
 	}
-	if flags.bestOf < 1 || flags.bestOf > variants.MostTries {
-		return none, cli.Usage("", "--best-of: %d is not between 1 and %d", flags.bestOf, variants.MostTries)
+	if err := tries.Check(flags.bestOf); err != nil {
+		return none, err
 	}
 	if flags.template != "" {
 		text, err := input.ReadFile(flags.template, input.MaxFile)

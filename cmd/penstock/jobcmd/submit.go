@@ -9,11 +9,13 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/jobflags"
 	"github.com/penstock-run/penstock/cmd/internal/jobview"
 	"github.com/penstock-run/penstock/cmd/internal/pool"
+	"github.com/penstock-run/penstock/cmd/internal/tries"
 )
 
 // NewSubmit returns the command submit.
 func NewSubmit(shell cli.Shell) *cobra.Command {
 	var flags jobflags.Flags
+	var bestOf int
 	cmd := &cobra.Command{
 		Use:   "submit [PROMPT|-] [flags] [-- COMMAND ARG…]",
 		Short: "Submit one job and return at once",
@@ -22,7 +24,7 @@ func NewSubmit(shell cli.Shell) *cobra.Command {
   penstock submit --repo . -- ./agent.sh`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			job, err := jobflags.Parse(shell, cmd, args, flags)
-			if err != nil {
+			if err = errors.Join(err, tries.Check(bestOf)); err != nil {
 				return err
 			}
 			if flags.DryRun {
@@ -31,13 +33,22 @@ func NewSubmit(shell cli.Shell) *cobra.Command {
 			if err := jobflags.Base(cmd.Context(), shell, &job, flags); err != nil {
 				return err
 			}
+			list, err := tries.Make(cmd.Context(), job, bestOf)
+			if err != nil {
+				return err
+			}
 			p, err := pool.Open(cmd.Context(), shell, "submit", pool.Hooks{})
 			if err != nil {
 				return err
 			}
-			answer, err := jobflags.Submit(cmd.Context(), shell, p, job, flags.StrictKey)
-			if err == nil {
-				err = jobview.Submitted.One(shell.Out, *shell.Format, answer)
+			answers, err := tries.Submit(cmd.Context(), shell, p, list, flags.StrictKey)
+			switch {
+			case err != nil:
+			case len(list) == 1:
+				err = jobview.Submitted.One(shell.Out, *shell.Format, answers[0])
+			default:
+				err = jobview.Submitted.List(shell.Out, *shell.Format, answers)
+				shell.Err.Printf("penstock: %d tries in batch %s: penstock batch report shows them, penstock batch apply brings in the best\n", len(list), list[0].Batch)
 			}
 			if p.Own() && err == nil {
 				shell.Err.Printf("penstock: no pool runs on %s; the job waits until one does (penstock serve --slots 2)\n", shell.Config.Data)
@@ -48,5 +59,6 @@ func NewSubmit(shell cli.Shell) *cobra.Command {
 	flags.Add(cmd.Flags())
 	flags.AddUncommitted(cmd.Flags())
 	flags.AddFile(cmd.Flags())
+	tries.AddFlag(cmd.Flags(), &bestOf)
 	return jobflags.Grouped(cmd)
 }

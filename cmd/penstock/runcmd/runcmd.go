@@ -19,6 +19,8 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/patches"
 	"github.com/penstock-run/penstock/cmd/internal/pool"
 	"github.com/penstock-run/penstock/cmd/internal/sessionview"
+	"github.com/penstock-run/penstock/cmd/internal/tries"
+	"github.com/penstock-run/penstock/cmd/internal/workerparts"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/worker/checkout"
 )
@@ -27,17 +29,19 @@ import (
 func New(shell cli.Shell) *cobra.Command {
 	var flags jobflags.Flags
 	var how delivery
+	var bestOf int
 	cmd := &cobra.Command{
 		Use:   "run [PROMPT|-] [flags] [-- COMMAND ARG…]",
 		Short: "Run one job here and now, show it, and print its result",
 		Long: `Run submits one job, shows its session on standard error as it happens, and
 prints the result. With -o json every event, and at last the result, is one line
-of JSON on standard output.`,
+of JSON on standard output. With --best-of N the job runs N times, and the result, and
+the patch, are those of the best try; the sessions are shown one after the other.`,
 		Example: `  penstock run "Fix the failing test" --agent claude --patch fix.patch
   penstock run --repo /src/app -- sh -c 'echo hello > hello.txt'`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			job, err := jobflags.Parse(shell, cmd, args, flags)
-			if err != nil {
+			if err = errors.Join(err, tries.Check(bestOf)); err != nil {
 				return err
 			}
 			if flags.DryRun {
@@ -46,14 +50,19 @@ of JSON on standard output.`,
 			if err := jobflags.Base(cmd.Context(), shell, &job, flags); err != nil {
 				return err
 			}
+			list, err := tries.Make(cmd.Context(), job, bestOf)
+			if err != nil {
+				return err
+			}
 			r := run{shell: shell, strictKey: flags.StrictKey, delivery: how, session: sessionview.New(shell.Err)}
-			return r.run(cmd.Context(), job)
+			return r.run(cmd.Context(), list)
 		},
 	}
 	flags.Add(cmd.Flags())
 	flags.AddUncommitted(cmd.Flags())
 	cmd.Flags().AddFlagSet(jail.PolicyFlag(shell.Config))
 	flags.AddFile(cmd.Flags())
+	tries.AddFlag(cmd.Flags(), &bestOf)
 	cmd.Flags().StringVar(&how.patch, "patch", "", "write the patch to this file")
 	cmd.Flags().BoolVar(&how.apply, "apply", false, "apply the patch to the work tree around the current directory, as job apply does")
 	return jobflags.Grouped(cmd)
@@ -73,60 +82,92 @@ type run struct {
 	session   *sessionview.Output // for people
 }
 
-func (r *run) run(ctx context.Context, job jobs.Job) error {
+// run runs the tries of a job, or the only one.
+func (r *run) run(ctx context.Context, list []jobs.Job) error {
 	p, err := pool.Open(ctx, r.shell, "run", pool.Hooks{})
 	if err != nil {
 		return err
 	}
-	running, err := localworker.Beside(ctx, r.shell, p, 1, job)
+	running, err := localworker.Beside(ctx, r.shell, p, min(len(list), workerparts.Slots(0)), list...)
 	var result jobs.Result
 	if err == nil {
-		result, err = r.job(running, p, job)
+		result, err = r.best(running, p, list)
 	}
 	if err = errors.Join(err, p.Close()); err != nil {
 		return err
 	}
 	err = jobview.Outcome(nil, result)
-	if err != nil && r.session.Over() {
+	if err != nil && len(list) == 1 && r.session.Over() {
 		return &cli.Error{Code: cli.Code(err), Err: errors.New("")} // the session's end has shown it
 	}
 	return err
 }
 
-func (r *run) job(ctx context.Context, p *pool.Pool, job jobs.Job) (jobs.Result, error) {
+// best shows the tries until the last has ended, and returns the result of the best.
+func (r *run) best(ctx context.Context, p *pool.Pool, list []jobs.Job) (jobs.Result, error) {
 	var none jobs.Result
-	submitted, err := jobflags.Submit(ctx, r.shell, p, job, r.strictKey)
+	submitted, err := tries.Submit(ctx, r.shell, p, list, r.strictKey)
 	if err != nil {
 		return none, err
 	}
 	p.Outlast(r.shell)
-	for event, err := range p.Client.Follow(ctx, submitted.ID, 0) {
-		if err != nil {
-			return none, interrupted(ctx, p, submitted.ID, err)
+	for i, try := range submitted {
+		if len(list) > 1 {
+			r.session = sessionview.New(r.shell.Err)
+			r.shell.Err.Printf("penstock: try %d of %d, job %s\n", i+1, len(list), try.ID)
 		}
-		if err := r.show(event); err != nil {
+		if err := r.follow(ctx, p, try.ID, list[i].Batch); err != nil {
 			return none, err
 		}
 	}
-	rec, err := p.Client.Get(ctx, submitted.ID)
+	id := submitted[0].ID
+	if len(list) > 1 {
+		best, err := tries.Best(ctx, p, list[0].Batch)
+		if err != nil {
+			return none, err
+		}
+		id = best.Job
+		r.shell.Err.Printf("penstock: the best of %d tries is %s, job %s: %s, %d of %d checks passed, %d lines changed, $%.2f\n",
+			len(list), best.ID, best.Job, best.Outcome, best.ChecksPassed, best.Checks, best.Added+best.Removed, best.CostUSD)
+	}
+	rec, err := p.Client.Get(ctx, id)
 	if err != nil {
-		return none, fmt.Errorf("job %s: %w", submitted.ID, err)
+		return none, fmt.Errorf("job %s: %w", id, err)
 	}
 	result, err := p.Client.Result(ctx, rec.ID)
 	if err != nil {
 		return none, err
 	}
-	return result, errors.Join(r.print(result), r.delivery.deliver(ctx, r.shell, p, rec))
+	return result, errors.Join(r.print(result, len(list) > 1), r.delivery.deliver(ctx, r.shell, p, rec))
 }
 
-func interrupted(ctx context.Context, p *pool.Pool, id string, err error) error {
-	if errors.Is(context.Cause(ctx), context.Canceled) {
-		if !p.Own() {
-			return cli.Fail(cli.ExitInterrupted, "penstock watch "+id+" shows it, penstock job cancel "+id+" ends it", "interrupted; job %s continues in the pool", id)
+// follow shows a job until its end.
+func (r *run) follow(ctx context.Context, p *pool.Pool, id, batch string) error {
+	for event, err := range p.Client.Follow(ctx, id, 0) {
+		if err != nil {
+			return interrupted(ctx, p, id, batch, err)
 		}
-		return cli.Fail(cli.ExitInterrupted, "penstock job cancel "+id+" ends it for good", "interrupted; job %s is kept and continues with the next pool on this data directory", id)
+		if err := r.show(event); err != nil {
+			return err
+		}
 	}
-	return pool.Cause(ctx, fmt.Errorf("follow job %s: %w", id, err))
+	return nil
+}
+
+// interrupted says what becomes of a job, or of all tries of its batch, that the user waits for no
+// longer.
+func interrupted(ctx context.Context, p *pool.Pool, id, batch string, err error) error {
+	if !errors.Is(context.Cause(ctx), context.Canceled) {
+		return pool.Cause(ctx, fmt.Errorf("follow job %s: %w", id, err))
+	}
+	what, end := "job "+id, "penstock job cancel "+id
+	if batch != "" {
+		what, end = "batch "+batch, "penstock batch cancel "+batch
+	}
+	if !p.Own() {
+		return cli.Fail(cli.ExitInterrupted, "penstock watch "+id+" shows it, "+end+" ends it", "interrupted; %s continues in the pool", what)
+	}
+	return cli.Fail(cli.ExitInterrupted, end+" ends it for good", "interrupted; %s is kept and continues with the next pool on this data directory", what)
 }
 
 // show shows an event: to programs on standard output, to people on standard error.
@@ -140,9 +181,9 @@ func (r *run) show(event jobs.Event) error {
 	return r.session.Show(event)
 }
 
-// print writes the result, unless the user has just seen all of it.
-func (r *run) print(result jobs.Result) error {
-	if *r.shell.Format == cli.Table && r.session.Over() && r.shell.Out.Terminal() != nil {
+// print writes the result, unless the user has just seen all of it, and nothing of other tries.
+func (r *run) print(result jobs.Result, several bool) error {
+	if !several && *r.shell.Format == cli.Table && r.session.Over() && r.shell.Out.Terminal() != nil {
 		return nil
 	}
 	if *r.shell.Format == cli.JSON {
