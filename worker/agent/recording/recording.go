@@ -111,7 +111,7 @@ func (a About) launch(program agent.Program) agent.Launch {
 
 // Replay gives the transcript to the adapter that known has for the agent, or for the protocol of
 // one that settings describe. The error is a [*DifferenceError] if the adapter makes other events
-// of it than those of the recording, and starts the program in another way.
+// of it than those of the recording, or starts the program in another way.
 func (r Recording) Replay(known func(agent.Config) *agent.Agents) error {
 	events, err := r.replay(known)
 	if err != nil {
