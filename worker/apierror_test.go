@@ -69,7 +69,7 @@ func TestErrorsOfAModelAPI(t *testing.T) {
 	} {
 		t.Run(meets.name, func(t *testing.T) {
 			t.Parallel()
-			f := newField(t)
+			f := leasedField(t, time.Minute)
 			var scripts []agenttest.Script
 			for _, e := range apiErrors {
 				scripts = append(scripts, agenttest.Script{On: "MEET " + e.name + ".", Steps: []agenttest.Step{

@@ -45,6 +45,7 @@ type field struct {
 	spaces *workspace.Spaces
 	cfg    Config
 	logged *lockedBuffer
+	lease  time.Duration
 	bounds jobs.Bounds // of attempts, of the next worker to connect
 	mu     sync.Mutex
 	ids    []string
@@ -60,7 +61,7 @@ type parts struct {
 func (f *field) connect(url string) parts {
 	nc := jobstest.Connect(f, url)
 	p := parts{log: jobstest.Log(f, nc), store: jobstest.Store(f, nc)}
-	p.queue = jobstest.Queue(f, nc, queue.Config{Lease: testLease, Bounds: f.bounds, Finished: func(ctx context.Context, rec jobs.Record) error {
+	p.queue = jobstest.Queue(f, nc, queue.Config{Lease: f.lease, Bounds: f.bounds, Finished: func(ctx context.Context, rec jobs.Record) error {
 		result, err := p.store.Result(ctx, rec)
 		if err != nil {
 			return err
@@ -72,8 +73,15 @@ func (f *field) connect(url string) parts {
 
 func newField(tb testing.TB) *field {
 	tb.Helper()
+	return leasedField(tb, testLease)
+}
+
+// leasedField is a field whose leases are of another length. So many programs that begin at once
+// may keep a worker from the processor for longer than the usual one.
+func leasedField(tb testing.TB, lease time.Duration) *field {
+	tb.Helper()
 	requireJail(tb)
-	f := &field{TB: tb, server: jobstest.Start(tb), repo: filepath.Join(tb.TempDir(), "repo"), dir: filepath.Join(tb.TempDir(), "work"), logged: &lockedBuffer{}}
+	f := &field{TB: tb, lease: lease, server: jobstest.Start(tb), repo: filepath.Join(tb.TempDir(), "repo"), dir: filepath.Join(tb.TempDir(), "work"), logged: &lockedBuffer{}}
 	tb.Cleanup(func() {
 		if tb.Failed() {
 			tb.Logf("the worker's log:\n%s", f.logged)

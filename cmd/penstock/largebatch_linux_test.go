@@ -26,6 +26,7 @@ func TestALargeBatchIsKilled(t *testing.T) {
 	t.Parallel()
 	items, kills := size("PENSTOCK_TEST_BATCH_ITEMS", 300), size("PENSTOCK_TEST_BATCH_KILLS", 3)
 	f := newFixture(t)
+	f.env = append(f.env, "PENSTOCK_LEASE=1m") // the worker lives, however busy the machine is
 	f.serve("--slots", "8")
 	var lines strings.Builder
 	for i := range items {

@@ -21,7 +21,8 @@ func TestJobsThatChangeTheSameFile(t *testing.T) {
 	f.run("wait", early)
 	one := f.submit("echo one >> dir0/file0.txt; " + untilGoOn)
 	two := f.submit("echo two >> dir0/file0.txt; " + untilGoOn)
-	apart := f.submit("echo apart > apart.txt; echo begun; " + untilGoOn)
+	// The others have the file in common that they wait for.
+	apart := f.submit("echo apart > apart.txt; echo begun; while [ ! -e apart.txt.done ]; do sleep 0.1; done")
 	overlaps := func(id string) (other []string) {
 		f.Helper()
 		var standing why.Standing
@@ -44,10 +45,12 @@ func TestJobsThatChangeTheSameFile(t *testing.T) {
 		t.Errorf("the job that ended knows of %v", got)
 	}
 	f.runs(apart)
-	for _, id := range []string{one, two, apart} {
+	for _, id := range []string{one, two} {
 		f.goOn(id)
 		f.run("wait", id)
 	}
+	f.try("attach", apart, "--", "touch", "apart.txt.done") // which may end with the job
+	f.run("wait", apart)
 	if got := overlaps(apart); len(got) > 0 {
 		t.Errorf("a job that changes another file is told of %v", got)
 	}

@@ -51,7 +51,7 @@ type recordFlags struct {
 func newRecord(shell cli.Shell) *cobra.Command {
 	var f recordFlags
 	cmd := &cobra.Command{
-		Use: "record NAME [PROMPT] --out DIR", Short: "Record a run of an agent, as a test of its adapter that needs no program", Args: cobra.MaximumNArgs(2),
+		Use: "record [NAME] [PROMPT]", Short: "Record a run of an agent, as a test of its adapter that needs no program", Args: cobra.MaximumNArgs(2),
 		Long: `Record runs an agent that is installed here, or that a settings file adds, once in a jail, and writes
 to a directory what it and its adapter said: recording.json (version, arguments, prompt),
 transcript.jsonl (each line that was written and read) and events.golden (the events that the
