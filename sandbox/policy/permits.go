@@ -55,7 +55,7 @@ func (p Policy) Permits(r Request) error {
 	if p.Network != "" && slices.Index(networks, r.Network) > slices.Index(networks, p.Network) {
 		deny("network", r.Network, p.Network)
 	}
-	for _, host := range p.beyond(r.Hosts) {
+	for _, host := range Beyond(p.Hosts, r.Hosts) {
 		deny("hosts", host, strings.Join(p.Hosts, ", "))
 	}
 	for _, l := range p.Limits.wayOut(&r.Budget) {
@@ -74,12 +74,12 @@ func (p Policy) Permits(r Request) error {
 	return &DeniedError{File: p.file, Denials: denied}
 }
 
-// beyond lists the hosts that the policy's do not cover, where it has any.
-func (p Policy) beyond(hosts []string) []string {
-	if len(p.Hosts) == 0 {
+// Beyond lists the hosts that those of a policy do not cover, where it has any.
+func Beyond(permitted, hosts []string) []string {
+	if len(permitted) == 0 {
 		return nil
 	}
-	rules, err := proxy.ParseRules(p.Hosts...)
+	rules, err := proxy.ParseRules(permitted...)
 	if err != nil {
 		rules = proxy.Rules{} // of a policy that was never parsed
 	}

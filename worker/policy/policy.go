@@ -145,14 +145,8 @@ func (p Policy) deniedHosts(hosts []string) (denied []policy.Denial) {
 	default:
 		permitted = p.Hosts
 	}
-	rules, err := proxy.ParseRules(permitted...)
-	if err != nil {
-		rules = proxy.Rules{} // of a policy that was never read
-	}
-	for _, host := range hosts {
-		if len(permitted) > 0 && !rules.Covers(host) {
-			denied = append(denied, policy.Denial{Field: "mcp_hosts", Value: host, Most: strings.Join(permitted, ", ")})
-		}
+	for _, host := range policy.Beyond(permitted, hosts) {
+		denied = append(denied, policy.Denial{Field: "mcp_hosts", Value: host, Most: strings.Join(permitted, ", ")})
 	}
 	return denied
 }

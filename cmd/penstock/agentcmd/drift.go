@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"io"
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"time"
@@ -126,9 +125,9 @@ func newest(ctx context.Context, about agent.About, n int) ([]string, error) {
 	if about.Package.Name == "" {
 		return nil, cli.Usage("a settings file names the package: agents."+about.Name+".package", "agent %s comes from no package of npm that is known", about.Name)
 	}
-	npm, err := exec.LookPath("npm")
+	npm, err := findNPM("lists the versions of " + about.Package.Name)
 	if err != nil {
-		return nil, cli.Fail(cli.ExitNotFound, "install Node.js, which has it: https://nodejs.org", "there is no npm in PATH, which lists the versions of %s", about.Package.Name)
+		return nil, err
 	}
 	all, err := agentstore.Published(ctx, npm, npmEnvironment(os.Environ()), about.Package.Name)
 	if err != nil {

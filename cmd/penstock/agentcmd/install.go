@@ -77,11 +77,20 @@ func install(ctx context.Context, shell cli.Shell, text string) error {
 	return versionView.One(shell.Out, *shell.Format, installed{Agent: about.Name, Installed: i})
 }
 
-// bring installs a version of an agent, unless it is there.
-func bring(ctx context.Context, shell cli.Shell, agents *agent.Agents, about agent.About, version string) (i agentstore.Installed, fresh bool, err error) {
+// findNPM finds npm, for what it does.
+func findNPM(does string) (string, error) {
 	npm, err := exec.LookPath("npm")
 	if err != nil {
-		return i, false, cli.Fail(cli.ExitNotFound, "install Node.js, which has it: https://nodejs.org", "there is no npm in PATH, which fetches the package %s", about.Package.Name)
+		return "", cli.Fail(cli.ExitNotFound, "install Node.js, which has it: https://nodejs.org", "there is no npm in PATH, which %s", does)
+	}
+	return npm, nil
+}
+
+// bring installs a version of an agent, unless it is there.
+func bring(ctx context.Context, shell cli.Shell, agents *agent.Agents, about agent.About, version string) (i agentstore.Installed, fresh bool, err error) {
+	npm, err := findNPM("fetches the package " + about.Package.Name)
+	if err != nil {
+		return i, false, err
 	}
 	step := newStep(shell, about.Name+"@"+version)
 	defer step.end()

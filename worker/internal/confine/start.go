@@ -221,23 +221,25 @@ func (j Jail) terminals(s *Start) error {
 		return nil
 	case !j.Attachable():
 		return verdict.Ended(jobs.SandboxMissing, "the job gives its agent terminals, and a jail of %s has none", j.Backend.Name())
-	case s.Inside == "":
-		return verdict.Ended(jobs.InvalidJob, "the job gives its agent terminals, and preset offline leaves it no way to its worker")
-	case s.Program == "":
-		return verdict.Ended(jobs.SandboxMissing, "the job gives its agent terminals, and the worker has no program penstock for its jail")
 	}
-	return nil
+	return s.asksWorker("terminals")
 }
 
 // remoteServers says why an agent cannot use the MCP servers of its job that have a URL.
 func (j Jail) remoteServers(s *Start) error {
-	switch {
-	case j.Servers == nil:
+	if j.Servers == nil {
 		return nil
+	}
+	return s.asksWorker("MCP servers with a url")
+}
+
+// asksWorker says why an agent cannot have what this program gets for it from the worker.
+func (s *Start) asksWorker(what string) error {
+	switch {
 	case s.Inside == "":
-		return verdict.Ended(jobs.InvalidJob, "the job gives its agent MCP servers with a url, and preset offline leaves it no way to its worker")
+		return verdict.Ended(jobs.InvalidJob, "the job gives its agent %s, and preset offline leaves it no way to its worker", what)
 	case s.Program == "":
-		return verdict.Ended(jobs.SandboxMissing, "the job gives its agent MCP servers with a url, and the worker has no program penstock for its jail")
+		return verdict.Ended(jobs.SandboxMissing, "the job gives its agent %s, and the worker has no program penstock for its jail", what)
 	}
 	return nil
 }

@@ -73,7 +73,7 @@ func New(cfg Config) *Gate {
 	g := &Gate{cfg: cfg, servers: map[string]server{}, slots: make(chan struct{}, parallel)}
 	for name, s := range cfg.Servers {
 		to, err := url.Parse(s.URL)
-		if s.URL == "" || err != nil { // an URL that cannot be read is refused when the job is submitted
+		if s.URL == "" || err != nil { // a URL that cannot be read is refused when the job is submitted
 			continue
 		}
 		at := server{MCPServer: s, url: to}
