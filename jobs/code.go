@@ -54,7 +54,7 @@ var ErrorCodes = []CodeMeaning{
 	{CodeNotRetryable, "Only a job that has finished without success can be retried.", nil},
 	{CodeForbidden, "The role of this credential may not do that.", ErrForbidden},
 	{CodeFull, "The broker's store has no room; nothing was kept. Repeat the request when there is room.", ErrFull},
-	{CodeQuota, "As many jobs of that queue, batch, agent, repository or label are open as a quota allows; nothing was kept. Repeat the request when some have ended.", nil},
+	{CodeQuota, "As many jobs of that queue, batch, agent, repository or label are open, or as much is stored of them, as a quota allows; nothing was kept. Repeat the request when some have ended, or were purged.", nil},
 	{CodeTooLarge, "The request or its answer does not fit a message of the broker: send or ask for less.", nil},
 	{CodeUnavailable, "The broker, a dispatcher or a worker does not answer.", ErrUnavailable},
 	{CodeInternal, "The pool met an error that this list does not name.", nil},

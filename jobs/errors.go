@@ -51,18 +51,26 @@ func (e *StoreVersionError) Error() string {
 	return text + "use the release that wrote it; the changelog of the release that began version " + strconv.Itoa(e.Known) + " says how to move"
 }
 
-// A QuotaError says that a job was not accepted, since as many jobs that have something in common
-// with it are open as a quota allows. Nothing was kept.
+// A QuotaError says that a job was not accepted, since of jobs that have something in common with
+// it as many are open, or as much is stored, as a quota allows. Nothing was kept.
 type QuotaError struct {
-	Key  string // what they have in common: queue:NAME, label:NAME=VALUE and the like
-	Most int
-	Used int
+	Key        string // what they have in common: queue:NAME, label:NAME=VALUE and the like
+	Bytes      bool   // the quota is of stored bytes, and not of open jobs
+	Most, Used int64
 }
 
 // ErrorCode makes every QuotaError a [CodeQuota].
 func (e *QuotaError) ErrorCode() ErrorCode { return CodeQuota }
 
 func (e *QuotaError) Error() string {
+	if e.Bytes {
+		const unit = 1 << 20
+		used := Bytes(e.Used)
+		if used > unit { // to the next MiB: the exact number is hard to read
+			used = (used + unit - 1) / unit * unit
+		}
+		return fmt.Sprintf("quota %s: %s are stored, of %s that may be: purge jobs that have finished (penstock job purge), or raise the quota of the pool (serve --quota)", e.Key, used, Bytes(e.Most))
+	}
 	return fmt.Sprintf("quota %s: %d jobs are open, of %d that may be: wait until some have ended, or raise the quota of the pool (serve --quota)", e.Key, e.Used, e.Most)
 }
 

@@ -69,6 +69,10 @@ type Record struct {
 	// back goes on counting: its attempts have been paid for.
 	LastAttempt Spent `json:"last_attempt,omitzero"`
 	SpentBefore Spent `json:"spent_before,omitzero"`
+	// Stored is how many bytes the pool stores of the job: its specification, and what its
+	// attempts have written as of the last heartbeat or their end. It stays when some of that is
+	// removed sooner than the record.
+	Stored int64 `json:"stored_bytes,omitempty"`
 	// Raised replaces the job's own budget, as far as it is not zero: the job was resumed with
 	// more.
 	Raised Allowance `json:"raised,omitzero"`

@@ -54,7 +54,10 @@ func poolRows() []panelRow {
 			{"Jobs by state", "Jobs of all chosen queues.", "short", one("{{state}}", `sum by (state) (max by (job, queue, state) (penstock_queue_jobs{queue=~"$queue"}))`)},
 			{"Held by model APIs and budgets", "Delayed jobs that wait for the limits of a model API, until it accepts the key, or for a budget.", "short", one("{{reason}}", `max by (reason) (penstock_jobs_held)`)},
 			{"Shared budgets", "How much was spent of each budget that jobs share, in its present period.", "percentunit", one("{{budget}} in {{unit}}", `max by (job, budget, unit) (penstock_budget_spent) / max by (job, budget, unit) (penstock_budget_limit)`)},
-			{"Quotas", "How many of the jobs that a quota allows are open; of one with a *, those of the value that has most of them.", "percentunit", one("{{quota}}", `max by (job, quota) (penstock_quota_open_jobs) / max by (job, quota) (penstock_quota_limit_jobs)`)},
+			{"Quotas", "How many of the jobs that a quota allows are open, and how much is stored of what it allows; of one with a *, by the value that has most.", "percentunit", []query{
+				{"{{quota}}", `max by (job, quota) (penstock_quota_open_jobs) / max by (job, quota) (penstock_quota_limit_jobs)`},
+				{"{{quota}} stored", `max by (job, quota) (penstock_quota_stored_bytes) / max by (job, quota) (penstock_quota_limit_bytes)`},
+			}},
 			{"Pending jobs by queue", "Jobs that a worker could claim.", "short", one("{{queue}}", `sum by (queue) (max by (job, queue) (penstock_queue_jobs{queue=~"$queue", state="pending"}))`)},
 			{"Oldest pending job by queue", "How long the oldest pending job has waited.", "s", one("{{queue}}", `max by (queue) (`+age(`penstock_queue_oldest_pending_timestamp_seconds{queue=~"$queue"}`)+`)`)},
 			{"Slots by queue", "Slots of the workers that claim jobs of a queue.", "short", one("{{queue}}", `sum by (queue) (max by (job, queue) (penstock_queue_slots{queue=~"$queue"}))`)},

@@ -61,7 +61,7 @@ func noState(context.Context) (State, error) { return State{}, nil }
 
 // budgeted is the state of a pool with all series that there can be.
 func budgeted(context.Context) (State, error) {
-	return State{Budgets: []Spending{{Budget: "pool/day", Unit: "usd"}, {Budget: "pool/day", Unit: "tokens"}}, Quotas: []Quota{{Key: "queue:*"}}}, nil
+	return State{Budgets: []Spending{{Budget: "pool/day", Unit: "usd"}, {Budget: "pool/day", Unit: "tokens"}}, Quotas: []Quota{{Key: "queue:*"}, {Key: "queue:*", Bytes: true}}}, nil
 }
 
 // hostile are values that no label may take.
@@ -360,7 +360,7 @@ func TestState(t *testing.T) {
 		return State{Queues: []Stat{
 			{Queue: "gpu", Pending: 3, Delayed: 3, QuotaWaiting: 2, KeyRefused: 1, BudgetWaiting: 4, BudgetParked: 5, Executing: 2, Waiting: 4, OldestPending: at, Paused: true, Slots: 6},
 			{Queue: "new", Pending: 8}, {Queue: "not a queue", Pending: 5, OldestPending: at.Add(time.Hour)}, {Queue: "*", Pending: 7, OldestPending: at.Add(time.Minute)},
-		}, Claiming: 3, Closed: 1, DeadLetters: 9, StoreBytes: 1 << 20, StoreLimit: -1, BackupVerified: at, Budgets: []Spending{{"queue:gpu/day", "usd", 1.5, 50}, {"queue:gpu/day", "tokens", 7, 100}}, Quotas: []Quota{{"label:owner=*", 4, 10}}}, nil
+		}, Claiming: 3, Closed: 1, DeadLetters: 9, StoreBytes: 1 << 20, StoreLimit: -1, BackupVerified: at, Budgets: []Spending{{"queue:gpu/day", "usd", 1.5, 50}, {"queue:gpu/day", "tokens", 7, 100}}, Quotas: []Quota{{"label:owner=*", false, 4, 10}, {"label:owner=*", true, 5 << 20, 9 << 20}}}, nil
 	})
 	for _, c := range []struct {
 		name   string
@@ -393,6 +393,8 @@ func TestState(t *testing.T) {
 		{"budget_limit", []string{"budget=queue:gpu/day", "unit=tokens"}, 100},
 		{"quota_open_jobs", []string{"quota=label:owner=*"}, 4},
 		{"quota_limit_jobs", []string{"quota=label:owner=*"}, 10},
+		{"quota_stored_bytes", []string{"quota=label:owner=*"}, 5 << 20},
+		{"quota_limit_bytes", []string{"quota=label:owner=*"}, 9 << 20},
 	} {
 		if got := value(t, reg, c.name, c.labels...); got != c.want {
 			t.Errorf("%s%v = %v, want %v", c.name, c.labels, got, c.want)

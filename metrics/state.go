@@ -25,10 +25,11 @@ type State struct {
 	Quotas                       []Quota
 }
 
-// Quota is how many jobs are open of those that a quota bounds.
+// Quota is how much of a quota is used.
 type Quota struct {
 	Key        string // as it was configured
-	Open, Most int    // of a key with a *, the value that has most of them
+	Bytes      bool   // it bounds stored bytes, and not open jobs
+	Used, Most int64  // of a key with a *, by the value that has most
 }
 
 // Spending is what jobs have spent of a budget that they share, in its present period.
@@ -77,6 +78,8 @@ func (d *Dispatcher) State(reg prometheus.Registerer, read ReadState, timeout ti
 		most:     desc("budget_limit", "What may be spent of a budget that jobs share, in each period.", "budget", "unit"),
 		open:     desc("quota_open_jobs", "Open jobs of a quota; of one with a *, those of the value that has most of them.", "quota"),
 		bound:    desc("quota_limit_jobs", "Jobs that may be open of a quota.", "quota"),
+		stored:   desc("quota_stored_bytes", "Bytes that are stored of the jobs of a quota; of one with a *, of those of the value that has most of them.", "quota"),
+		mayStore: desc("quota_limit_bytes", "Bytes that may be stored of the jobs of a quota.", "quota"),
 		took:     desc("collector_duration_seconds", "Time that the last reading of the pool's state took."),
 		failed:   desc("collector_errors_total", "Readings of the pool's state that failed."),
 	}
@@ -93,6 +96,7 @@ type stateCollector struct {
 	workers, dead, bytes, limit *prometheus.Desc
 	verified, broken            *prometheus.Desc
 	spent, most, open, bound    *prometheus.Desc
+	stored, mayStore            *prometheus.Desc
 	took, failed                *prometheus.Desc
 
 	mu     sync.Mutex
@@ -101,7 +105,7 @@ type stateCollector struct {
 
 // Describe is of prometheus.Collector.
 func (c *stateCollector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.jobs, c.held, c.oldest, c.paused, c.slots, c.workers, c.dead, c.bytes, c.limit, c.verified, c.broken, c.spent, c.most, c.open, c.bound, c.took, c.failed} {
+	for _, d := range []*prometheus.Desc{c.jobs, c.held, c.oldest, c.paused, c.slots, c.workers, c.dead, c.bytes, c.limit, c.verified, c.broken, c.spent, c.most, c.open, c.bound, c.stored, c.mayStore, c.took, c.failed} {
 		out <- d
 	}
 }
@@ -150,8 +154,12 @@ func (c *stateCollector) Collect(out chan<- prometheus.Metric) {
 		show(c.most, b.Limit, b.Budget, b.Unit)
 	}
 	for _, q := range state.Quotas {
-		show(c.open, float64(q.Open), q.Key)
-		show(c.bound, float64(q.Most), q.Key)
+		used, most := c.open, c.bound
+		if q.Bytes {
+			used, most = c.stored, c.mayStore
+		}
+		show(used, float64(q.Used), q.Key)
+		show(most, float64(q.Most), q.Key)
 	}
 }
 

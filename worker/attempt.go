@@ -111,6 +111,7 @@ func (a *attempt) keep(ctx context.Context, end context.CancelCauseFunc) (releas
 func (a *attempt) begin(ctx context.Context) error {
 	src := session.Source{
 		Job: a.rec.ID, Session: a.rec.Session, Agent: a.rec.Agent, Attempt: a.rec.Attempt, Epoch: a.of.claim.Epoch(), Trace: a.rec.Span(a.rec.Attempt),
+		Stored: a.of.claim.Stored,
 	}
 	first := event.New(event.JobClaimed{Worker: a.of.cfg.Name, Epoch: src.Epoch, Lost: a.of.claim.Previous()})
 	writer, err := a.of.cfg.Log.Writer(ctx, src, first)

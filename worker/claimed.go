@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/artifact"
 	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/jobs/overlap"
 	"github.com/penstock-run/penstock/jobs/queue"
@@ -30,8 +31,9 @@ import (
 type claimed struct {
 	cfg   *Config
 	claim *queue.Claim
-	rec   jobs.Record // as the claim left it
-	job   jobs.Job    // as it was submitted
+	store *artifact.Store // what it stores counts for the job
+	rec   jobs.Record     // as the claim left it
+	job   jobs.Job        // as it was submitted
 	log   *slog.Logger
 	began time.Time
 
@@ -67,7 +69,7 @@ func (w *Worker) newAttempt(claim *queue.Claim, end context.CancelCauseFunc) (a 
 func newClaimed(cfg *Config, claim *queue.Claim, log *slog.Logger, end context.CancelCauseFunc) (c *claimed, missing error) {
 	rec := claim.Record()
 	c = &claimed{
-		cfg: cfg, claim: claim, rec: rec, job: claim.Job(), began: time.Now(), log: log.With(rec.LogFields()...),
+		cfg: cfg, claim: claim, store: artifact.Counting(cfg.Store, claim.Stored), rec: rec, job: claim.Job(), began: time.Now(), log: log.With(rec.LogFields()...),
 		inside: inside.NewServer(), tokens: newTokens(), salvages: outcome.Salvages{Store: cfg.Store, Record: cfg.Queue.Get},
 	}
 	c.secrets, missing = c.redactor()
@@ -75,13 +77,13 @@ func newClaimed(cfg *Config, claim *queue.Claim, log *slog.Logger, end context.C
 		end(verdict.Failed(jobs.StoreFailed, "append to the session's log", err))
 	})
 	c.out = outcome.New(outcome.Config{
-		Store: cfg.Store, Log: c.log, Job: c.job, Record: rec, Epoch: claim.Epoch(), Worker: cfg.Name,
+		Store: c.store, Log: c.log, Job: c.job, Record: rec, Epoch: claim.Epoch(), Worker: cfg.Name,
 		Secrets: c.secrets, Tell: c.events.Put, Assert: claim.Assert,
 		CommitAuthor: cfg.CommitAuthor, CommitPlain: cfg.CommitPlain,
 		Key: cfg.ReceiptKey, Release: cfg.Release, Policy: cfg.Policy,
 	})
 	c.conversation = conversation.New(conversation.Config{
-		Store: cfg.Store, Log: c.log, Job: c.job, Record: rec, Epoch: claim.Epoch(), Worker: cfg.Name, Lost: claim.Previous() != nil,
+		Store: c.store, Log: c.log, Job: c.job, Record: rec, Epoch: claim.Epoch(), Worker: cfg.Name, Lost: claim.Previous() != nil,
 		Secrets: c.secrets, Tell: c.events.Put, Assert: claim.Assert,
 	})
 	c.touched = &touched.Teller{Store: overlap.Of(cfg.Queue.Workers()), Record: rec, Clean: c.clean, Log: c.log}

@@ -20,7 +20,7 @@ func (b *inbox) storeImages(ctx context.Context, run *agentrun.Run, c control.Me
 	}
 	ctx, cancel := context.WithTimeout(ctx, agentrun.AcceptLimit)
 	defer cancel()
-	stored, err := images.Store{Artifacts: b.of.cfg.Store, Job: b.of.rec.ID}.Put(ctx, b.of.claim.Epoch(), c.Images)
+	stored, err := images.Store{Artifacts: b.of.store, Job: b.of.rec.ID}.Put(ctx, b.of.claim.Epoch(), c.Images)
 	if err != nil {
 		return nil, control.Refuse(control.Lost, "its images could not be stored, so the agent did not get the prompt: %v", err)
 	}

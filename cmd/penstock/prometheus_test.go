@@ -160,7 +160,7 @@ func TestPrometheusWatchesAPool(t *testing.T) {
 	f := newFixture(t)
 	local := func() string { return fmt.Sprint("127.0.0.1:", jobstest.FreePort(f)) }
 	dispatcher, worker, web := local(), local(), local()
-	f.start("serving", "serve", "--listen", local(), "--http", web, "--slots", "0", "--admin", dispatcher, "--budget", "pool=1000/day", "--quota", "queue:*=1000", "--drain", "1s")
+	f.start("serving", "serve", "--listen", local(), "--http", web, "--slots", "0", "--admin", dispatcher, "--budget", "pool=1000/day", "--quota", "queue:*=1000", "--quota", "queue:*=20GiB", "--drain", "1s")
 	f.start("slots on", "worker", "--slots", "2", "--admin", worker, "--drain", "1s")
 	p := f.prometheus(time.Second, atOnce, scraped{"penstock", dispatcher, []string{worker}})
 	f.eventually(30*time.Second, "both are scraped", func() bool { return len(p.query("up == 1")) == 2 })

@@ -1,15 +1,67 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/jobstest"
 )
+
+// Who has as much stored as may be gets no more accepted, also after the server was killed, until
+// a job is purged.
+func TestQuotaOfStoredBytes(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	serve, args := f.serve("--slots", "1", "--quota", "label:owner=*=1MiB", "--quota", "queue:default=100")
+	submit := func(owner string, command ...string) (id string, code int, said string) {
+		t.Helper()
+		id, code, said = f.try(append([]string{"submit", "-o", "id", "--isolation", "none", "--label", "owner=" + owner, "--"}, command...)...)
+		return strings.TrimSpace(id), code, said
+	}
+	large, code, said := submit("ann", "sh", "-c", "head -c 3000000 /dev/zero | base64 -w 10000")
+	if code != 0 {
+		t.Fatal(code, said)
+	}
+	f.run("wait", large)
+	var rec jobs.Record
+	f.must(json.Unmarshal([]byte(f.run("job", "get", large, "-o", "json")), &rec))
+	js, err := jetstream.New(f.bus())
+	f.must(err)
+	events, err := js.Stream(t.Context(), "PS_EVENTS")
+	f.must(err)
+	// The broker counts subjects, too, and the dispatcher's event at the submission and the end.
+	if there := int64(events.CachedInfo().State.Bytes); rec.Stored < 4000000 || rec.Stored < there*9/10 || rec.Stored > there { //nolint:gosec // bytes of one session
+		t.Errorf("the job has %d bytes stored, want nearly the %d of its events", rec.Stored, there)
+	}
+	refused := func(what string) {
+		t.Helper()
+		f.eventually(15*time.Second, what, func() bool {
+			id, code, said := submit("ann", "true")
+			if code == 0 {
+				f.run("job", "cancel", id)
+				return false
+			}
+			return code == cli.ExitDenied && strings.Contains(said, "quota label:owner=ann") && strings.Contains(said, "are stored, of 1MiB") && strings.Contains(said, "job purge")
+		})
+	}
+	refused("no more is accepted")
+	if _, code, said := submit("bob", "true"); code != 0 {
+		t.Errorf("another owner: %d, %s", code, said)
+	}
+	serve.kill()
+	f.start("serving", args...)
+	refused("the new leader has read the records")
+	f.run("job", "purge", large, "--yes")
+	f.eventually(15*time.Second, "there is room again", func() bool { _, code, _ := submit("ann", "true"); return code == 0 })
+}
 
 // Who has as many open jobs as may be gets no more accepted, by whatever door, also after the server was
 // killed. Others do, and so does what is there already.

@@ -50,7 +50,7 @@ func (n counts) queues(ctx context.Context) ([]operation.Queue, error) {
 	}
 	for i := range list {
 		list[i].Cap = capOf(caps, list[i].Queue)
-		list[i].Quota = quotaOf(n.quotas, list[i].Queue)
+		setQuotas(&list[i], n.quotas)
 	}
 	slices.SortFunc(list, func(a, b operation.Queue) int { return cmp.Compare(a.Queue, b.Queue) })
 	return list, nil
@@ -66,12 +66,16 @@ func capOf(caps schedule.Caps, name string) int {
 	return 0
 }
 
-// quotaOf returns how many jobs of a queue may be open, as its own quota says.
-func quotaOf(quotas quota.Quotas, name string) int {
-	for _, q := range quotas.Of(jobs.Record{Queue: name}) {
-		return q.Most // a queue, and nothing else
+// setQuotas says how many jobs of a queue may be open, and how much may be stored of them, as
+// its own quotas say.
+func setQuotas(to *operation.Queue, quotas quota.Quotas) {
+	for _, q := range quotas.Of(jobs.Record{Queue: to.Queue}) { // of a queue, and nothing else
+		if q.Unit == quota.StoredBytes {
+			to.QuotaBytes = jobs.Bytes(q.Most)
+		} else {
+			to.Quota = int(q.Most)
+		}
 	}
-	return 0
 }
 
 func (s *Server) queueList(ctx context.Context, c caller, r operation.PageRequest) (operation.QueuePage, error) {

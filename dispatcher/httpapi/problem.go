@@ -61,7 +61,7 @@ var statuses = []codeStatus{
 	{code: jobs.CodeNotRetryable, status: 409, hint: "resume and fork go on from a job that succeeded"},
 	{code: jobs.CodeForbidden, status: 403, hint: "use a credential of a role that may"},
 	{code: jobs.CodeFull, status: 507, hint: "repeat the request when the broker has room"},
-	{code: jobs.CodeQuota, status: 403, hint: "repeat the request when some jobs have ended; serve --quota allows more"},
+	{code: jobs.CodeQuota, status: 403, hint: "repeat the request when some jobs have ended, or were purged; serve --quota allows more"},
 	{code: jobs.CodeTooLarge, status: 413, hint: "send less, or ask for less with limit"},
 	{code: jobs.CodeUnavailable, status: 503, hint: "repeat the request; penstock serve must run, and reach its broker"},
 	{code: jobs.CodeInternal, status: 500, hint: "the log of penstock serve may say more"},

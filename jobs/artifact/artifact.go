@@ -73,6 +73,14 @@ type Store struct {
 	objects objectStore
 }
 
+// Counting returns a store for one attempt: stored is told how many bytes more each of its
+// writes has stored, or less where something was replaced or dropped.
+func Counting(s *Store, stored func(bytes int64)) *Store {
+	counting := *s
+	counting.objects.stored = stored
+	return &counting
+}
+
 // Open creates what is missing on the broker, or binds to what is there.
 func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Store, error) {
 	cfg.MaxBytes = cmp.Or(cfg.MaxBytes, 1<<30)
@@ -82,7 +90,7 @@ func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Store{conn: conn, objects: objectStore{conn, cfg.MaxBytes, newObjectNames(conn)}}, nil
+	return &Store{conn: conn, objects: objectStore{conn: conn, maxBytes: cfg.MaxBytes, names: newObjectNames(conn)}}, nil
 }
 
 // Assets returns the buckets that the store needs on the broker, for callers that
@@ -279,5 +287,9 @@ func (s *Store) set(ctx context.Context, key string, value any) error {
 	}
 	msg := nats.NewMsg(subject.Key(subject.Results, key))
 	msg.Data = data
-	return s.conn.Publish(ctx, msg)
+	if err := s.conn.Publish(ctx, msg); err != nil {
+		return err
+	}
+	s.objects.count(int64(len(data)))
+	return nil
 }

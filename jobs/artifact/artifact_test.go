@@ -92,6 +92,48 @@ func TestPutReplaces(t *testing.T) {
 	}
 }
 
+// What the writes of an attempt are counted as is what is there in the end.
+func TestStoredBytesAreCounted(t *testing.T) {
+	srv := jobstest.Start(t)
+	s := jobstest.Store(t, srv.Connect())
+	ctx, job := jobstest.Context(t), jobs.NewID()
+	var stored int64
+	counting := artifact.Counting(s, func(bytes int64) { stored += bytes })
+	counts := func(what string, want int64, err error) {
+		t.Helper()
+		// What is listed and described is small, and has no fixed size.
+		if err != nil || stored < want || stored > want+2000 {
+			t.Errorf("%s: %d bytes are counted, err %v, want %d and a little more", what, stored, err, want)
+		}
+	}
+	_, err := counting.Put(ctx, job, 7, "patch", bytes.NewReader(text(1<<20)))
+	counts("an artifact", 1<<20, err)
+	_, err = counting.Put(ctx, job, 7, "patch", bytes.NewReader(text(160)))
+	counts("a smaller one in its place", 160, err)
+	_, err = counting.Put(ctx, job, 7, "broken", iotest.TimeoutReader(bytes.NewReader(text(1<<20))))
+	if err == nil {
+		t.Error("half an artifact was stored")
+	}
+	counts("one that could not be read", 160, nil)
+	var capsules [2]jobs.Capsule
+	for i := range capsules {
+		part, err := counting.PutPart(ctx, job, 7, bytes.NewReader(text(64000*(i+1))))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := counting.PutPart(ctx, job, 7, bytes.NewReader(text(64000*(i+1)))); err != nil { // it is there
+			t.Fatal(err)
+		}
+		capsules[i] = jobs.Capsule{Job: job, Epoch: 7, Home: part}
+	}
+	counts("two parts", 160+64000+128000, counting.PutCapsule(ctx, capsules[0], jobs.Capsule{}))
+	counts("the second capsule, without the part of the first", 160+128000, counting.PutCapsule(ctx, capsules[1], capsules[0]))
+	if _, err := s.Put(ctx, job, 8, "patch", bytes.NewReader(text(1<<20))); err != nil { // of another attempt
+		t.Fatal(err)
+	}
+	counts("what others store", 160+128000, nil)
+}
+
 func TestWhatIsNotWholeIsNotThere(t *testing.T) {
 	srv := jobstest.Start(t)
 	s, err := artifact.Open(jobstest.Context(t), srv.Connect(), artifact.Config{MaxBytes: 1 << 20})

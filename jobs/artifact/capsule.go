@@ -111,6 +111,7 @@ func (s *Store) dropPart(ctx context.Context, job string, epoch uint64, name str
 		m.Deleted = true
 		if s.objects.writeMeta(ctx, m) == nil {
 			s.objects.removeChunks(ctx, m.NUID)
+			s.objects.count(-m.Size)
 		}
 	}
 }

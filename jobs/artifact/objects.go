@@ -50,6 +50,7 @@ type objectStore struct {
 	conn     *wire.Conn
 	maxBytes int64 // of one object
 	names    *objectNames
+	stored   func(bytes int64) // see [Counting]
 }
 
 func metaSubject(object string) string {
@@ -83,7 +84,14 @@ func (o objectStore) write(ctx context.Context, object, name string, r io.Reader
 	if old.NUID != "" {
 		o.removeChunks(ctx, old.NUID)
 	}
+	o.count(m.Size - old.Size)
 	return jobs.Artifact{Name: name, Bytes: m.Size, SHA256: hex.EncodeToString(sum.Sum(nil))}, nil
+}
+
+func (o objectStore) count(bytes int64) {
+	if o.stored != nil {
+		o.stored(bytes)
+	}
 }
 
 func (o objectStore) writeChunks(ctx context.Context, m *meta, r io.Reader) error {

@@ -154,6 +154,7 @@ type Queue struct {
 	Finished      int        `json:"finished" jsonschema:"Jobs that have finished and are still kept."`
 	Cap           int        `json:"cap,omitempty" jsonschema:"How many may run at once, if the queue has a limit of its own."` // how many may run at once; 0 is no limit of the queue's own
 	Quota         int        `json:"quota,omitempty" jsonschema:"How many jobs may be open, if the queue has a quota."`
+	QuotaBytes    jobs.Bytes `json:"quota_bytes,omitempty" jsonschema:"How much may be stored of its jobs, if the queue has a quota of that."`
 	Oldest        *time.Time `json:"oldest_pending,omitempty" jsonschema:"When the oldest pending job was submitted."`
 	Paused        *jobs.Hold `json:"paused,omitempty" jsonschema:"The pause of the queue, if it is paused."`
 }

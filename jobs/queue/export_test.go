@@ -24,7 +24,7 @@ func ParkOnly(ctx context.Context, c *Claim, until time.Time) error {
 
 // TakeKey is the first half of accepting a job with a key.
 func TakeKey(ctx context.Context, q *Queue, id string, job jobs.Job) error {
-	if _, err := q.keepSpec(ctx, id, job); err != nil {
+	if _, _, err := q.keepSpec(ctx, id, job); err != nil {
 		return err
 	}
 	_, err := q.takeKey(ctx, jobs.NewRecord(id, q.cfg.Tenant, job, time.Now()), nil)

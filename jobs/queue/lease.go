@@ -34,9 +34,10 @@ type Claim struct {
 	done           bool          // the record says how the attempt ended
 	ended          chan struct{} // closed with done
 
-	spent atomic.Pointer[jobs.Spent]   // what the attempt has used; nil: not reported
-	asks  atomic.Pointer[jobs.OpenAsk] // what its agent waits with; nil: nothing
-	renew chan struct{}                // has a value when that is to be written at once
+	spent  atomic.Pointer[jobs.Spent]   // what the attempt has used; nil: not reported
+	stored atomic.Int64                 // bytes that the attempt has stored
+	asks   atomic.Pointer[jobs.OpenAsk] // what its agent waits with; nil: nothing
+	renew  chan struct{}                // has a value when that is to be written at once
 }
 
 // Record returns the record as the claim wrote it.
@@ -57,6 +58,10 @@ func (c *Claim) Previous() *jobs.Ended { return c.previous }
 // is lost.
 func (c *Claim) Spend(s jobs.Spent) { c.spent.Store(&s) }
 
+// Stored says that the attempt has stored some bytes more, or less where it has removed some. It is
+// written as what it has used is.
+func (c *Claim) Stored(bytes int64) { c.stored.Add(bytes) }
+
 // Ask says what the agent waits with for an answer; nil is nothing. It is written
 // as what it has used is.
 func (c *Claim) Ask(open *jobs.OpenAsk) { c.asks.Store(open) }
@@ -74,6 +79,7 @@ func (c *Claim) Renew() {
 func (c *Claim) next() record.Entry {
 	e := c.held
 	e.Asks = c.asks.Load()
+	e.Stored = max(0, c.rec.Stored+c.stored.Load())
 	if s := c.spent.Load(); s != nil {
 		e.LastAttempt = *s
 	}

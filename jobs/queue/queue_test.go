@@ -2,6 +2,7 @@ package queue_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"testing"
 	"time"
@@ -152,6 +153,35 @@ func TestTakeOver(t *testing.T) {
 	}
 	if len(told) != 1 {
 		t.Errorf("the hook was told of %+v, want one attempt", told)
+	}
+}
+
+// What an attempt has stored counts for the job as soon as it was told, also where its worker is lost; the next
+// attempt adds its own.
+func TestStoredBytesOutliveAWorker(t *testing.T) {
+	t.Parallel()
+	s := jobstest.Start(t)
+	q := open(t, s, queue.Config{})
+	rec := jobstest.Submit(t, q, jobstest.Job())
+	spec := rec.Stored
+	if data, err := json.Marshal(jobstest.Job()); err != nil || spec < int64(len(data)) || spec > 2*int64(len(data)) {
+		t.Errorf("a new job has %d bytes stored, err %v, want its specification of about %d", spec, err, len(data))
+	}
+	lost := jobstest.Claim(t, q, "w1")
+	lost.Stored(1000)
+	lost.Stored(-1)
+	if _, err := lost.Assert(jobstest.Context(t)); err != nil { // which is a heartbeat
+		t.Fatal(err)
+	}
+	lost.Stored(5000) // nobody hears of it
+	c := jobstest.Claim(t, q, "w2")
+	if got := c.Record(); got.Attempt != 2 || got.Stored != spec+999 {
+		t.Errorf("the second attempt began with %d bytes, want %d: %+v", got.Stored, spec+999, got)
+	}
+	c.Stored(500)
+	settle(t, c, success)
+	if got := get(t, q, rec.ID); got.Stored != spec+1499 {
+		t.Errorf("%d bytes are stored, want %d", got.Stored, spec+1499)
 	}
 }
 

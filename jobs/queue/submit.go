@@ -50,10 +50,11 @@ func (q *Queue) AcceptAs(ctx context.Context, id string, job jobs.Job, source st
 	}
 	// In this order a crash leaves either nothing visible, or all that the
 	// next submission with the same key needs to go on.
-	created, err := q.keepSpec(ctx, id, job)
+	size, created, err := q.keepSpec(ctx, id, job)
 	if err != nil {
 		return jobs.Record{}, false, accepting(err)
 	}
+	rec.Stored = int64(size)
 	if rec.Key != "" {
 		owner, err := q.takeKey(ctx, rec, announce)
 		if err != nil {
@@ -93,29 +94,29 @@ func (q *Queue) checkNames(rec jobs.Record) error {
 	return errors.Join(wrong...)
 }
 
-// keepSpec stores the specification of a job, and reports whether it was not there: an
-// earlier try may have got this far. An id is for one job only. That another job has it
-// is a [*jobs.InvalidError].
-func (q *Queue) keepSpec(ctx context.Context, id string, job jobs.Job) (created bool, err error) {
+// keepSpec stores the specification of a job. It returns its size in bytes, and whether it was
+// not there: an earlier try may have got this far. An id is for one job only. That another job
+// has it is a [*jobs.InvalidError].
+func (q *Queue) keepSpec(ctx context.Context, id string, job jobs.Job) (size int, created bool, err error) {
 	data, err := json.Marshal(job)
 	if err != nil {
-		return false, err
+		return 0, false, err
 	}
 	w := wire.Write{Stream: subject.KVStream(subject.Specs), Subject: subject.Key(subject.Specs, id), Data: data}
 	for range 3 {
 		if _, err = q.conn.Put(ctx, w); !isConflict(err) {
-			return err == nil, err
+			return len(data), err == nil, err
 		}
 		first, missing := q.Spec(ctx, id)
 		if errors.Is(missing, jobs.ErrNotFound) {
 			continue // removed meanwhile
 		}
 		if missing != nil {
-			return false, missing
+			return 0, false, missing
 		}
-		return false, sameJob(id, first, job)
+		return len(data), false, sameJob(id, first, job)
 	}
-	return false, err
+	return 0, false, err
 }
 
 // sameJob refuses a job whose id belongs to another one.

@@ -1,13 +1,14 @@
-// Package quota refuses jobs of those who have as many open as they may.
+// Package quota refuses jobs of those who have as many open as they may, or as much stored.
 //
-//	submit ─▶ Door.Admit ─▶ the leader: open jobs and reservations below each quota?
+//	submit ─▶ Door.Admit ─▶ the leader: open jobs with reservations, and stored bytes, below each quota?
 //	                          ├─ yes: a reservation, until the leader sees the record
 //	                          └─ no:  [jobs.QuotaError], and nothing is kept
 //
-// Only the leader counts, so that no quota is exceeded by dispatchers that accept jobs at the same
-// time. It counts the jobs that quotas are about, as it sees their records change; others cost
-// nothing. While there is no leader, and until a new one has read the records, more may be
-// accepted: a pool goes on accepting jobs, whoever is away.
+// Only the leader counts, so that no quota of jobs is exceeded by dispatchers that accept jobs at the
+// same time. What the jobs will store that are open is not known: they may exceed a quota of bytes, and
+// no further job is accepted then. The leader counts the jobs that quotas are about, as it sees their
+// records change; others cost nothing. While there is no leader, and until a new one has read the
+// records, more may be accepted: a pool goes on accepting jobs, whoever is away.
 package quota
 
 import (
@@ -37,15 +38,23 @@ type Door struct {
 
 	mu       sync.Mutex
 	leading  bool
-	open     map[string][]string  // the keys by which a job counts, by its id
-	used     map[string]count     // by key
+	counted  map[string][]share   // of the jobs that count, by id
+	used     map[Quota]*count     // by key and unit
 	reserved map[string]time.Time // since when, of those whose records have not been seen
 }
 
-// A count is how many jobs count for a key, and for which quota.
+// A count is how much is used of a quota, for one value of its key.
 type count struct {
-	jobs int
-	of   string // the key as it was configured
+	of   Quota // the key as it was configured, and the unit
+	at   Quota // its own key, and the unit
+	jobs int   // that count
+	used int64
+}
+
+// A share is how much a job uses of a count.
+type share struct {
+	of   *count
+	used int64
 }
 
 // New returns the door of a queue. It does no I/O.
@@ -60,7 +69,7 @@ func (d *Door) Lead(on bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.leading = on
-	d.open, d.used, d.reserved = map[string][]string{}, map[string]count{}, map[string]time.Time{}
+	d.counted, d.used, d.reserved = map[string][]share{}, map[Quota]*count{}, map[string]time.Time{}
 }
 
 // Note takes up a change of a record, where this process leads.
@@ -71,35 +80,45 @@ func (d *Door) Note(c record.Change) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.reserved, c.ID)
-	if c.Gone || c.Record.State == jobs.Finished {
-		d.leave(c.ID)
-	} else {
-		d.enter(c.ID, d.quotas.Of(c.Record))
+	d.leave(c.ID)
+	if !c.Gone {
+		d.enter(c.ID, d.quotas.Of(c.Record), c.Record)
 	}
 }
 
-func (d *Door) enter(id string, of []Bound) {
-	if _, ok := d.open[id]; ok || len(of) == 0 {
-		return
+// enter counts a job that does not count yet.
+func (d *Door) enter(id string, of []Bound, rec jobs.Record) {
+	var shares []share
+	for _, q := range of {
+		used := int64(1)
+		if q.Unit == StoredBytes {
+			used = rec.Stored
+		} else if rec.State == jobs.Finished {
+			continue
+		}
+		at := Quota{Key: q.Key, Unit: q.Unit}
+		c := d.used[at]
+		if c == nil {
+			c = &count{of: Quota{Key: q.Of, Unit: q.Unit}, at: at}
+			d.used[at] = c
+		}
+		c.jobs++
+		c.used += used
+		shares = append(shares, share{c, used})
 	}
-	keys := make([]string, len(of))
-	for i, q := range of {
-		keys[i] = q.Key
-		d.used[q.Key] = count{d.used[q.Key].jobs + 1, q.Of}
+	if shares != nil {
+		d.counted[id] = shares
 	}
-	d.open[id] = keys
 }
 
 func (d *Door) leave(id string) {
-	for _, key := range d.open[id] {
-		c := d.used[key]
-		if c.jobs--; c.jobs > 0 {
-			d.used[key] = c
-		} else {
-			delete(d.used, key)
+	for _, s := range d.counted[id] {
+		s.of.used -= s.used
+		if s.of.jobs--; s.of.jobs == 0 {
+			delete(d.used, s.of.at)
 		}
 	}
-	delete(d.open, id)
+	delete(d.counted, id)
 }
 
 // Admit returns a [*jobs.QuotaError] for a job that is one too many. One that was admitted counts
@@ -109,7 +128,7 @@ func (d *Door) Admit(ctx context.Context, rec jobs.Record) error {
 	if len(of) == 0 {
 		return nil
 	}
-	if refused, decided := d.decide(rec.ID, of, time.Now()); decided {
+	if refused, decided := d.decide(rec, of, time.Now()); decided {
 		return refused.orNil()
 	}
 	var refused refusal
@@ -123,25 +142,26 @@ func (d *Door) Admit(ctx context.Context, rec jobs.Record) error {
 // A refusal says which quota is used up; the zero value is none.
 type refusal struct {
 	Key  string `json:"key,omitempty"`
-	Most int    `json:"most,omitempty"`
-	Used int    `json:"used,omitempty"`
+	Unit Unit   `json:"unit,omitempty"`
+	Most int64  `json:"most,omitempty"`
+	Used int64  `json:"used,omitempty"`
 }
 
 func (r refusal) orNil() error {
 	if r.Key == "" {
 		return nil
 	}
-	return &jobs.QuotaError{Key: r.Key, Most: r.Most, Used: r.Used}
+	return &jobs.QuotaError{Key: r.Key, Bytes: r.Unit == StoredBytes, Most: r.Most, Used: r.Used}
 }
 
 // decide reserves a place for a job, or says why there is none; where this process leads.
-func (d *Door) decide(id string, of []Bound, now time.Time) (refused refusal, decided bool) {
+func (d *Door) decide(rec jobs.Record, of []Bound, now time.Time) (refused refusal, decided bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if !d.leading {
 		return refusal{}, false
 	}
-	if _, known := d.open[id]; known {
+	if _, known := d.counted[rec.ID]; known {
 		return refusal{}, true
 	}
 	for other, since := range d.reserved {
@@ -151,12 +171,12 @@ func (d *Door) decide(id string, of []Bound, now time.Time) (refused refusal, de
 		}
 	}
 	for _, q := range of {
-		if used := d.used[q.Key].jobs; used >= q.Most {
-			return refusal{q.Key, q.Most, used}, true
+		if c := d.used[Quota{Key: q.Key, Unit: q.Unit}]; c != nil && c.used >= q.Most {
+			return refusal{q.Key, q.Unit, q.Most, c.used}, true
 		}
 	}
-	d.enter(id, of)
-	d.reserved[id] = now
+	d.enter(rec.ID, of, rec)
+	d.reserved[rec.ID] = now
 	return refusal{}, true
 }
 
@@ -170,7 +190,7 @@ func (d *Door) Run(ctx context.Context) {
 		if err := json.Unmarshal(data, &rec); err != nil {
 			return nil, err
 		}
-		refused, decided := d.decide(rec.ID, d.quotas.Of(rec), time.Now())
+		refused, decided := d.decide(rec, d.quotas.Of(rec), time.Now())
 		if !decided {
 			return nil, question.ErrUnanswered
 		}
@@ -206,12 +226,12 @@ func (d *Door) count() (all []Usage, leading bool) {
 	if !d.leading {
 		return nil, false
 	}
-	most := map[string]int{}
+	most := map[Quota]int64{}
 	for _, c := range d.used {
-		most[c.of] = max(most[c.of], c.jobs)
+		most[c.of] = max(most[c.of], c.used)
 	}
 	for _, q := range d.quotas {
-		all = append(all, Usage{q.Key, most[q.Key], q.Most})
+		all = append(all, Usage{q.Key, q.Unit, most[Quota{Key: q.Key, Unit: q.Unit}], q.Most})
 	}
 	return all, true
 }

@@ -2,17 +2,31 @@ package quota
 
 import (
 	"fmt"
+	"strconv"
+	"strings"
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/selector"
 )
 
-// A Quota bounds how many jobs that have something in common may be open at a time: accepted, and
-// not finished. Its Key is a selector, as [selector.Check] describes it.
+// A Quota bounds jobs that have something in common. Its Key is a selector, as [selector.Check]
+// describes it.
 type Quota struct {
 	Key  string
-	Most int
+	Unit Unit
+	Most int64
 }
+
+// A Unit is what a quota counts.
+type Unit string
+
+const (
+	// OpenJobs are jobs that were accepted, and have not finished.
+	OpenJobs Unit = "jobs"
+	// StoredBytes are what the pool stores of jobs, see [jobs.Record.Stored], of those that have
+	// finished too.
+	StoredBytes Unit = "bytes"
+)
 
 // Quotas are those of a pool.
 type Quotas []Quota
@@ -25,13 +39,21 @@ const (
 	mostOpen = 1_000_000
 )
 
-// Parse reads a quota as people write it: KEY=N.
+// Parse reads a quota as people write it: KEY=N for open jobs, and KEY=SIZE, which has a unit, for
+// stored bytes.
 func Parse(text string) (Quota, error) {
-	key, n, err := selector.Count(text, "label:owner=*=100")
+	key, most, err := selector.Split(text)
 	if err != nil {
-		return Quota{}, err
+		return Quota{}, fmt.Errorf("%q is not KEY=N or KEY=SIZE, as in label:owner=*=100 or label:owner=*=20GiB", text)
 	}
-	q := Quota{key, n}
+	q := Quota{Key: key, Unit: OpenJobs}
+	if q.Most, err = strconv.ParseInt(most, 10, 64); err != nil {
+		size, wrong := jobs.ParseBytes(most)
+		if wrong != nil || !strings.HasSuffix(most, "B") {
+			return Quota{}, fmt.Errorf("%q: %q is neither a number of jobs nor a size, as in 100 or 20GiB", text, most)
+		}
+		q.Unit, q.Most = StoredBytes, int64(size)
+	}
 	return q, q.check()
 }
 
@@ -39,8 +61,8 @@ func (q Quota) check() error {
 	if err := selector.Check(q.Key); err != nil {
 		return fmt.Errorf("quota %.1024q: %w", q.Key, err)
 	}
-	if q.Most < 1 || q.Most > mostOpen {
-		return fmt.Errorf("quota %q: %d is not between 1 and %d", q.Key, q.Most, mostOpen)
+	if q.Most < 1 || q.Unit == OpenJobs && q.Most > mostOpen {
+		return fmt.Errorf("quota %q: %d is not between 1 and %d jobs, or at least 1B", q.Key, q.Most, mostOpen)
 	}
 	return nil
 }
@@ -50,15 +72,16 @@ func (q Quotas) Check() error {
 	if len(q) > MaxQuotas {
 		return fmt.Errorf("%d quotas: at most %d are allowed", len(q), MaxQuotas)
 	}
-	seen := map[string]bool{}
+	seen := map[Quota]bool{}
 	for _, one := range q {
 		if err := one.check(); err != nil {
 			return err
 		}
-		if seen[one.Key] {
-			return fmt.Errorf("quota %q is there twice", one.Key)
+		which := Quota{Key: one.Key, Unit: one.Unit}
+		if seen[which] {
+			return fmt.Errorf("quota %q of %s is there twice", one.Key, one.Unit)
 		}
-		seen[one.Key] = true
+		seen[which] = true
 	}
 	return nil
 }
@@ -69,25 +92,27 @@ type Bound struct {
 	Of    string // the key as it was configured
 }
 
-// Of returns the quotas that bound a job, by key.
-func (q Quotas) Of(rec jobs.Record) []Bound {
-	if len(q) == 0 {
-		return nil
-	}
-	keys := make([]string, len(q))
-	for i, one := range q {
-		keys[i] = one.Key
-	}
-	var found []Bound
-	for _, m := range selector.Of(keys, rec) {
-		found = append(found, Bound{Quota{m.Key, q[m.At].Most}, q[m.At].Key})
+// Of returns the quotas that bound a job: those of open jobs, then those of stored bytes, each by key.
+func (q Quotas) Of(rec jobs.Record) (found []Bound) {
+	for _, unit := range []Unit{OpenJobs, StoredBytes} {
+		var keys []string
+		var of []Quota
+		for _, one := range q {
+			if one.Unit == unit {
+				keys, of = append(keys, one.Key), append(of, one)
+			}
+		}
+		for _, m := range selector.Of(keys, rec) {
+			found = append(found, Bound{Quota{m.Key, unit, of[m.At].Most}, of[m.At].Key})
+		}
 	}
 	return found
 }
 
 // A Usage is how much of a quota is used.
 type Usage struct {
-	Key  string `json:"key"`  // as it was configured
-	Open int    `json:"open"` // jobs that count; of a key with a *, those of the value that has most of them
-	Most int    `json:"most"`
+	Key  string `json:"key"` // as it was configured
+	Unit Unit   `json:"unit"`
+	Used int64  `json:"used"` // of a key with a *, by the value that has most
+	Most int64  `json:"most"`
 }

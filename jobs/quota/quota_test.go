@@ -113,7 +113,10 @@ func TestDoorsAdmitAsManyAsMayBeOpen(t *testing.T) {
 		t.Errorf("an 11th: %v", err)
 	}
 	carol.State = jobs.Finished
-	want := []quota.Usage{{Key: "label:owner=*", Open: 10, Most: 10}, {Key: "label:owner=ann", Open: 3, Most: 3}, {Key: "queue:default", Open: 23, Most: 25}}
+	want := []quota.Usage{
+		{Key: "label:owner=*", Unit: quota.OpenJobs, Used: 10, Most: 10}, {Key: "label:owner=ann", Unit: quota.OpenJobs, Used: 3, Most: 3},
+		{Key: "queue:default", Unit: quota.OpenJobs, Used: 23, Most: 25},
+	}
 	for _, door := range []*quota.Door{leader, other} {
 		if all, err := door.Usage(ctx); err != nil || !slices.Equal(all, want) {
 			t.Errorf("usage is %v, err %v, want %v", all, err, want)
@@ -140,14 +143,70 @@ func TestDoorsAdmitAsManyAsMayBeOpen(t *testing.T) {
 	}
 }
 
+// Bytes count as long as a job is kept: also while it runs, as often as it says how many, and when it
+// has finished. A quota of bytes and one of jobs with the same key do not replace each other.
+func TestBytesCountUntilAJobIsGone(t *testing.T) {
+	t.Parallel()
+	ctx, srv := jobstest.Context(t), jobstest.Start(t)
+	door := quota.New(jobstest.Queue(t, srv.Connect(), queue.Config{}), quotas(t, "label:owner=*=2", "label:owner=*=1MiB", "label:owner=bob=3MiB", "queue:default=10MiB"))
+	door.Lead(true)
+	note := func(rec jobs.Record, state jobs.State, stored int64) {
+		rec.State, rec.Stored = state, stored
+		door.Note(record.Change{Entry: record.Entry{Record: rec}})
+	}
+	refused := func(what, owner, want string) {
+		t.Helper()
+		err := door.Admit(ctx, ofOwner(owner))
+		if full, ok := errors.AsType[*jobs.QuotaError](err); !ok || !strings.Contains(full.Error(), want) {
+			t.Errorf("%s: %v, want %q", what, err, want)
+		}
+	}
+	first := ofOwner("ann")
+	if err := door.Admit(ctx, first); err != nil {
+		t.Fatal(err)
+	}
+	note(first, jobs.Executing, 1<<20-1)
+	second := ofOwner("ann")
+	if err := door.Admit(ctx, second); err != nil {
+		t.Errorf("one byte is left: %v", err)
+	}
+	refused("a third one", "ann", "2 jobs are open, of 2")
+	note(second, jobs.Finished, 0)
+	note(first, jobs.Executing, 1<<20)
+	refused("while the first one runs", "ann", "label:owner=ann: 1MiB are stored, of 1MiB")
+	note(first, jobs.Finished, 3<<20+1)
+	refused("when it has finished", "ann", "label:owner=ann: 4MiB are stored, of 1MiB")
+	of := ofOwner("bob")
+	note(of, jobs.Finished, 2<<20)
+	if err := door.Admit(ctx, ofOwner("bob")); err != nil {
+		t.Errorf("a value with a quota of its own: %v", err)
+	}
+	want := []quota.Usage{
+		{Key: "label:owner=*", Unit: quota.OpenJobs, Used: 1, Most: 2}, {Key: "label:owner=*", Unit: quota.StoredBytes, Used: 3<<20 + 1, Most: 1 << 20},
+		{Key: "label:owner=bob", Unit: quota.StoredBytes, Used: 2 << 20, Most: 3 << 20}, {Key: "queue:default", Unit: quota.StoredBytes, Used: 5<<20 + 1, Most: 10 << 20},
+	}
+	if all, err := door.Usage(ctx); err != nil || !slices.Equal(all, want) {
+		t.Errorf("usage is %v, err %v, want %v", all, err, want)
+	}
+	for range 2 {
+		door.Note(record.Change{Entry: record.Entry{Record: first}, Gone: true})
+	}
+	if err := door.Admit(ctx, ofOwner("ann")); err != nil {
+		t.Errorf("the job is gone: %v", err)
+	}
+	if all, _ := door.Usage(ctx); all[3].Used != 2<<20 {
+		t.Errorf("usage is %v, want 2 MiB of the queue", all)
+	}
+}
+
 func TestQuotasThatMeanNothingAreRefused(t *testing.T) {
 	t.Parallel()
-	for _, text := range []string{"", "queue:a", "queue:a=x", "queue:a=0", "queue:a=-1", "queue:a=1000001", "queue=3", "colour:red=3", "label:team=3"} {
+	for _, text := range []string{"", "queue:a", "queue:a=x", "queue:a=0", "queue:a=-1", "queue:a=1000001", "queue:a=0MiB", "queue:a=1.5", "queue:a=1XB", "queue:a=GiB", "queue=3", "colour:red=3", "label:team=3"} {
 		if q, err := quota.Parse(text); err == nil {
 			t.Errorf("%q was taken for %v", text, q)
 		}
 	}
-	if err := (quota.Quotas{{Key: "queue:a", Most: 1}, {Key: "queue:a", Most: 2}}).Check(); err == nil {
+	if err := (quota.Quotas{{"queue:a", quota.StoredBytes, 1}, {"queue:a", quota.StoredBytes, 2}}).Check(); err == nil {
 		t.Error("two quotas of one key were accepted")
 	}
 	if err := make(quota.Quotas, quota.MaxQuotas+1).Check(); err == nil {

@@ -106,6 +106,19 @@ type Source struct {
 	Attempt int
 	Epoch   uint64
 	Trace   jobs.Trace // the span that the event is part of
+	// Stored, if not nil, is told how many bytes of events the writer has stored more.
+	Stored func(bytes int64)
+}
+
+func (s Source) stored(events ...[]byte) {
+	if s.Stored == nil {
+		return
+	}
+	n := 0
+	for _, text := range events {
+		n += len(text)
+	}
+	s.Stored(int64(n))
 }
 
 // An end is the last event of a session: its number, and its position in the

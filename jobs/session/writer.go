@@ -44,6 +44,7 @@ func (l *Log) Writer(ctx context.Context, src Source, first jobs.Event) (*Writer
 	w := &Writer{log: l, src: src, busy: make(chan struct{}, 1), at: at}
 	text, err := encode(stored)
 	w.chain.Add(stored.Seq, text)
+	src.stored(text)
 	return w, err
 }
 
@@ -132,6 +133,7 @@ func (w *Writer) some(ctx context.Context, events []jobs.Event) (int, error) {
 	for i, text := range all {
 		w.chain.Add(w.at.seq+uint64(i)+1, text)
 	}
+	w.src.stored(all...)
 	w.at = end{seq: w.at.seq + uint64(len(all)), pos: pos}
 	return len(all), nil
 }
@@ -171,6 +173,7 @@ func (w *Writer) adopt(ctx context.Context, sent [][]byte) (stored int, err erro
 		}
 		w.chain.Add(e.Seq, m.Data)
 		if stored < len(sent) && bytes.Equal(m.Data, sent[stored]) {
+			w.src.stored(m.Data)
 			stored++
 			w.at, moved = end{seq: e.Seq, pos: m.Seq}, true
 			continue

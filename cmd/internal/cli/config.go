@@ -155,7 +155,7 @@ type ServeConfig struct {
 	// Caps bound what runs at once in the whole pool.
 	Caps []string `yaml:"caps" env:"CAPS" doc:"how many jobs that have something in common run at once: repo:*=2, agent:claude=8"`
 	// Quotas bound what is accepted.
-	Quotas []string `yaml:"quotas" env:"QUOTAS" doc:"how many jobs that have something in common may be open, accepted and not finished: label:owner=*=1000"`
+	Quotas []string `yaml:"quotas" env:"QUOTAS" doc:"how many jobs that have something in common may be open, accepted and not finished: label:owner=*=1000; or how much may be stored of them: label:owner=*=20GiB"`
 }
 
 // KeepConfig says how long finished work is kept, and how much of it.

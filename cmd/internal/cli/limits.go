@@ -25,8 +25,8 @@ func (s ServeConfig) Limits() (schedule.Caps, error) {
 	return caps, caps.Check()
 }
 
-// OpenJobs are the quotas as values. Those of a checked configuration are right.
-func (s ServeConfig) OpenJobs() (quota.Quotas, error) {
+// JobQuotas are the quotas as values. Those of a checked configuration are right.
+func (s ServeConfig) JobQuotas() (quota.Quotas, error) {
 	all, err := parsed(s.Quotas, quota.Parse)
 	if err != nil {
 		return nil, err
@@ -49,7 +49,7 @@ func parsed[T any](texts []string, parse func(string) (T, error)) ([]T, error) {
 }
 
 func (s ServeConfig) validateLimits() error {
-	if _, err := s.OpenJobs(); err != nil {
+	if _, err := s.JobQuotas(); err != nil {
 		return Usage("", "serve.quotas: %w", err)
 	}
 	if _, err := s.Limits(); err != nil {

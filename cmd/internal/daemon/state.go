@@ -9,6 +9,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/catalog"
 	"github.com/penstock-run/penstock/jobs/ledger"
 	"github.com/penstock-run/penstock/jobs/operation"
+	"github.com/penstock-run/penstock/jobs/quota"
 	"github.com/penstock-run/penstock/jobs/why"
 	"github.com/penstock-run/penstock/metrics"
 )
@@ -49,7 +50,7 @@ func state(ctx context.Context, p *pool.Pool, c *catalog.Catalog) (metrics.State
 		BackupVerified: backups.Verified, BackupFailed: backups.Failed.At, Budgets: budgets,
 	}
 	for _, u := range used {
-		s.Quotas = append(s.Quotas, metrics.Quota{Key: u.Key, Open: u.Open, Most: u.Most})
+		s.Quotas = append(s.Quotas, metrics.Quota{Key: u.Key, Bytes: u.Unit == quota.StoredBytes, Used: u.Used, Most: u.Most})
 	}
 	for _, w := range workers {
 		if w.Closed == "" {

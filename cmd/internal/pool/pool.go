@@ -263,7 +263,7 @@ func dispatch(p *Pool, shell cli.Shell, hooks Hooks) error {
 	if err != nil {
 		return err
 	}
-	quotas, err := cfg.Serve.OpenJobs()
+	quotas, err := cfg.Serve.JobQuotas()
 	if err != nil {
 		return err
 	}

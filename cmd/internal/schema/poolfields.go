@@ -81,6 +81,7 @@ var recordFields = map[string]string{
 	"last_attempt.usage.cache_read":  "Tokens read from the model's cache.",
 	"last_attempt.usage.cache_write": "Tokens written to the model's cache.",
 	"last_attempt.cost_usd":          "What it cost, in US dollars.",
+	"stored_bytes":                   "How many bytes the pool stores of the job: its specification, and what its attempts have written by now.",
 	"spent_before":                   "What the attempts before it have used.",
 	"spent_before.usage":             "Their tokens.",
 	"spent_before.usage.input":       "Tokens read.",

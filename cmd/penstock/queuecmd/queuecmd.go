@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -34,6 +35,9 @@ var view = cli.View[operation.Queue]{
 		}
 		if s.Quota > 0 {
 			quota = strconv.Itoa(s.Quota)
+		}
+		if s.QuotaBytes > 0 {
+			quota = strings.TrimPrefix(quota+", "+s.QuotaBytes.String(), ", ")
 		}
 		if s.Oldest != nil {
 			oldest = time.Since(*s.Oldest).Truncate(time.Second).String()

@@ -58,7 +58,7 @@ http-token; it has a dashboard for browsers, too. With --slots N it also runs a 
 	flags.Float64Var(&c.MCPTotalCost, "mcp-total-cost", 0, "US dollars that these may cost together; each job needs a budget then")
 	flags.IntVar(&c.Slots, "slots", 0, "slots of a worker in this process; 0 for none")
 	flags.StringArrayVar(&c.Budgets, "budget", nil, "what jobs with something in common may cost in an hour, day or month: queue:default=50/day, key:anthropic=300/month, pool=2000000tokens/hour (repeatable)")
-	flags.StringArrayVar(&c.Quotas, "quota", nil, "limit on open jobs with a common property, beyond which new ones are refused: label:owner=*=1000, queue:nightly=5000 (repeatable)")
+	flags.StringArrayVar(&c.Quotas, "quota", nil, "limit on open jobs with a common property, or on what is stored of them, beyond which new ones are refused: label:owner=*=1000, label:owner=*=20GiB (repeatable)")
 	flags.StringArrayVar(&c.Caps, "cap", nil, "limit on running jobs with a common property in the whole pool: repo:*=2, agent:claude=8 (repeatable)")
 	flags.IntVar(&c.MaxDepth, "max-depth", c.MaxDepth, "how many generations of children a job may have; 0 allows none")
 	flags.DurationVar(&w.Drain, "drain", w.Drain, "how long running jobs may continue after SIGTERM")
