@@ -22,8 +22,16 @@ import (
 // Agents that behave as the real ones do when their model API fails: opencode
 // tries again without a word, from before its first line; gemini tells the answer
 // and says nothing of its key; one of protocol acp answers with an error of its
-// own; a program of the user's ends with a status. Each calls the API twice.
+// own, or as if its turn had succeeded; a program of the user's ends with a status. Each calls the
+// API twice.
 var failingAgents = map[string]struct{ api, script string }{
+	"acp without a word": {"openai", `say() { printf '{"jsonrpc":"2.0","id":%s,%s}\n' "$id" "$1"; }
+		while read -r line; do id=${line#*\"id\":}; id=${id%%[,\}]*}; case $line in
+		*'"initialize"'*) say '"result":{"protocolVersion":1,"agentCapabilities":{}}' ;;
+		*'"session/new"'*) say '"result":{"sessionId":"s"}' ;;
+		*'"session/prompt"'*) call; call
+			echo '{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"Error: try later"}}}}'
+			say '"result":{"stopReason":"end_turn"}' ;; esac; done`},
 	"opencode": {"anthropic", `call; call; exec sleep 60`},
 	"gemini": {"google", `call; call; echo '{"type":"init","session_id":"s","model":"m"}'
 		echo '{"type":"result","status":"error","error":{"type":"unknown","message":"something went wrong"},"stats":{}}'; exit 1`},
@@ -71,12 +79,13 @@ func TestAFailingAPIIsBlamedForEveryAgent(t *testing.T) {
 				f.Cleanup(func() { f.must(g.Close()) })
 				path := filepath.Join(f.TempDir(), "stub")
 				f.must(exectest.WriteFile(path, []byte(caller+is.script+"\n"), 0o755))
-				protocol := agent.Custom{Protocol: name, Command: []string{path}}
-				if name == "acp" || name == "command" {
-					protocol.API = is.api
+				protocol, _, _ := strings.Cut(name, " ")
+				custom := agent.Custom{Protocol: protocol, Command: []string{path}}
+				if protocol == "acp" || protocol == "command" {
+					custom.API = is.api
 				}
 				f.cfg.Gates = map[string]*gate.Gate{is.api: g}
-				f.cfg.Agents = builtin.Agents(agent.Config{Path: os.Getenv("PATH"), Custom: map[string]agent.Custom{"stub": protocol}})
+				f.cfg.Agents = builtin.Agents(agent.Config{Path: os.Getenv("PATH"), Custom: map[string]agent.Custom{"stub": custom}})
 				f.cfg.Hangs = Hangs{Start: 2 * time.Second, Step: 300 * time.Millisecond}
 				var first jobs.Record
 				ended := make(chan struct{})

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -62,6 +63,10 @@ func TestCustomValidate(t *testing.T) {
 		{"mine", "agents.mine.conversation.files[0]", keeps(capsule.Files{Paths: []capsule.Pattern{"a/{name}"}})},
 		{"mine", "agents.mine.conversation.except[0]", keeps(capsule.Files{Paths: []capsule.Pattern{"a"}, Except: []capsule.Pattern{"a//b"}})},
 		{"mine", "agents.mine.env", agent.Custom{Protocol: "claude", Env: map[string]string{"A B": "x"}}},
+		{"mine", "agents.mine.env.URL", agent.Custom{Protocol: "acp", Command: []string{"x"}, Env: map[string]string{"URL": "{base_url}/v2"}}},
+		{"mine", "agents.mine.env.KEY", agent.Custom{Protocol: "command", Command: []string{"x"}, Env: map[string]string{"KEY": "Bearer {api_key}"}}},
+		{"mine", "", agent.Custom{Protocol: "acp", Command: []string{"x"}, Env: map[string]string{"MODEL": "{model:m}", "JSON": `{"key":{}}`}}},
+		{"mine", "", agent.Custom{Protocol: "codex", Env: map[string]string{"URL": "{base_url}"}}},
 		{"mine", "agents.mine.env.LD_PRELOAD", agent.Custom{Protocol: "claude", Env: map[string]string{"LD_PRELOAD": "x"}}},
 	} {
 		got := ""
@@ -130,5 +135,50 @@ func TestCustom(t *testing.T) {
 	}
 	if err := agents.Able(jobs.Job{Agent: jobs.Agent{Name: "other", MaxTurns: 3}}); err == nil {
 		t.Error("an agent of protocol codex counts its turns")
+	}
+}
+
+// What only the start of an agent knows is put into its variables; one that needs what there is not
+// is left out.
+func TestVariablesOfAStart(t *testing.T) {
+	env := map[string]string{
+		"URL": "{base_url}/x", "AUTH": "Bearer {api_key}", "MODEL": "{model}", "DEFAULT": "{model:our/small-1.5}", "TWO": "{model:m} at {base_url}",
+		"PLAIN": `{"model":"{name}","n":{}}`, "EMPTY": "",
+	}
+	for _, tt := range []struct {
+		custom      agent.Custom
+		gate, model string
+		want        []string
+	}{
+		{agent.Custom{Protocol: "acp", Command: []string{"x"}, API: "openai"}, "http://gate", "big",
+			[]string{"AUTH=Bearer token", "DEFAULT=big", "EMPTY=", `PLAIN={"model":"{name}","n":{}}`, "MODEL=big", "TWO=big at http://gate/v1", "URL=http://gate/v1/x"}},
+		{agent.Custom{Protocol: "command", Command: []string{"x"}, API: "anthropic"}, "http://gate", "",
+			[]string{"AUTH=Bearer token", "DEFAULT=our/small-1.5", "EMPTY=", `PLAIN={"model":"{name}","n":{}}`, "TWO=m at http://gate", "URL=http://gate/x"}},
+		{agent.Custom{Protocol: "codex"}, "http://gate", "", // whose API is its protocol's
+			[]string{"AUTH=Bearer token", "DEFAULT=our/small-1.5", "EMPTY=", `PLAIN={"model":"{name}","n":{}}`, "TWO=m at http://gate/v1", "URL=http://gate/v1/x"}},
+		{agent.Custom{Protocol: "acp", Command: []string{"x"}, API: "openai"}, "", "",
+			[]string{"DEFAULT=our/small-1.5", "EMPTY=", `PLAIN={"model":"{name}","n":{}}`}},
+	} {
+		tt.custom.Env = env
+		adapter, err := builtin.Agents(agent.Config{Custom: map[string]agent.Custom{"mine": tt.custom}}).Get("mine")
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := adaptertest.Launch("mine")
+		l.Gate, l.Key, l.Job.Agent.Model = tt.gate, "token", tt.model
+		p, err := adapter.Launch(l)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := slices.DeleteFunc(p.Env, func(v string) bool {
+			name, _, _ := strings.Cut(v, "=")
+			_, ours := env[name]
+			return !ours
+		})
+		slices.Sort(got)
+		slices.Sort(tt.want)
+		if !slices.Equal(got, tt.want) {
+			t.Errorf("%s for %q, model %q: %q, want %q", tt.custom.Protocol, tt.gate, tt.model, got, tt.want)
+		}
 	}
 }

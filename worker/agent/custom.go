@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -27,7 +28,9 @@ type Custom struct {
 	// Package is the package of npm with versions of the program. Empty: that of the
 	// protocol, if the program is the protocol's own.
 	Package string `yaml:"package,omitempty" json:"package,omitempty"`
-	// Env are variables for the program. They are not secret: jobs name secrets.
+	// Env are variables for the program. They are not secret: jobs name secrets. In a value
+	// {base_url} and {api_key} stand for the way to the model API, and {model} or {model:DEFAULT} for
+	// the model of the job; where there is none, the variable is left out.
 	Env map[string]string `yaml:"env,omitempty" json:"env,omitempty"`
 	// API is the model API that a program of protocol command or acp needs:
 	// "anthropic", "openai" or "google". Other protocols imply one.
@@ -102,6 +105,8 @@ func (a *Agents) Validate(name string, c Custom) error {
 			return wrong(".env."+key, "is set by the pool or would change the jail's first program; choose another name")
 		case strings.ContainsRune(c.Env[key], 0):
 			return wrong(".env."+key, "has a NUL byte")
+		case cmp.Or(c.API, protocol.About().API) == "" && needsGate(c.Env[key]):
+			return wrong(".env."+key, "names the way to a model API: say which one in agents.%s.api", name)
 		}
 	}
 	return nil
@@ -150,8 +155,11 @@ func (c custom) Launch(l Launch) (Plan, error) {
 	}
 	l.Auth = c.Auth
 	p, err := c.Adapter.Launch(l)
+	l.API = c.About().API
 	for _, name := range slices.Sorted(maps.Keys(c.Env)) {
-		p.Env = append(p.Env, name+"="+c.Env[name])
+		if value, known := l.fill(c.Env[name]); known {
+			p.Env = append(p.Env, name+"="+value)
+		}
 	}
 	return p, err
 }

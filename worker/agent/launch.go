@@ -49,19 +49,25 @@ func (l Launch) GateEnv() []string {
 	if l.Gate == "" {
 		return nil
 	}
-	api := cmp.Or(l.API, "anthropic")
-	url, key := l.Gate, gateVariables[api]
-	if api == "openai" {
-		url += "/v1" // which the API's programs do not add
-	}
+	key := gateVariables[l.api()]
 	return []string{
-		key[0] + "=" + url,
+		key[0] + "=" + l.baseURL(),
 		key[1] + "=" + l.Key,
 		// A job with allowed hosts has a proxy as well; the gate is not
 		// behind it.
 		"NO_PROXY=127.0.0.1,localhost",
 		"no_proxy=127.0.0.1,localhost",
 	}
+}
+
+func (l Launch) api() string { return cmp.Or(l.API, "anthropic") }
+
+// baseURL is the one of the model API, at the gate.
+func (l Launch) baseURL() string {
+	if l.api() == "openai" {
+		return l.Gate + "/v1" // which the API's programs do not add
+	}
+	return l.Gate
 }
 
 // NewSession is an id for the agent's conversation, for programs that take one. It is the

@@ -14,8 +14,20 @@ import (
 type Failure struct {
 	jobs.APIFailure
 	Row int // how many failed; 0: the last one did not
+	// Answered: a call of this run of the agent was answered.
+	Answered bool
 	// Again is when the API asked to retry; zero: it did not say.
 	Again time.Time
+}
+
+// Doubt returns how a run of an agent has ended, by what it says itself. The Agent Client Protocol has
+// no word for a turn that failed: agents of it tell the refusal of their model's provider as if it
+// were an answer. No agent has done what it was asked with a model that answered nothing.
+func (f Failure) Doubt(own jobs.Ended) jobs.Ended {
+	if own.Outcome == jobs.Success && f.Row > 0 && !f.Answered {
+		return jobs.AgentFailed.Ended("the agent ended as after a success, and its model API had answered no call")
+	}
+	return own
 }
 
 // Failing returns the current failures of the model API.
@@ -52,10 +64,10 @@ func (c *call) judge(gone bool) {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
 	if !broken && f.Kind == "" && f.Status < 400 {
-		c.s.failing = Failure{}
+		c.s.failing = Failure{Answered: true}
 		return
 	}
-	next := Failure{APIFailure: f, Row: c.s.failing.Row + 1}
+	next := Failure{APIFailure: f, Row: c.s.failing.Row + 1, Answered: c.s.failing.Answered}
 	if c.result.RetryAfter > 0 {
 		next.Again = time.Now().Add(c.result.RetryAfter)
 	}

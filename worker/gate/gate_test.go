@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -375,3 +376,40 @@ func TestKeyDoesNotShow(t *testing.T) {
 }
 
 // A body that is made to be slow must not keep the worker busy for long.
+
+// A run whose model has answered once may be what it says, whatever failed later; one whose model has
+// answered nothing is no success. The next run begins anew.
+func TestARunWithoutAnAnswerIsDoubted(t *testing.T) {
+	t.Parallel()
+	var fails atomic.Bool
+	r := newRig(t, Config{}, Limits{}, func(w http.ResponseWriter, _ *http.Request) {
+		if fails.Load() {
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		_, _ = io.WriteString(w, `{"usage":{"input_tokens":1,"output_tokens":1}}`)
+	})
+	success, failure := jobs.Ended{Outcome: jobs.Success}, jobs.BudgetExceeded.Ended("its own words")
+	says := func(what string, believed bool) {
+		t.Helper()
+		if got := r.session.Failing().Doubt(success); (got == success) != believed || !believed && got.Reason != jobs.AgentFailed {
+			t.Errorf("%s: a success is %+v", what, got)
+		}
+		if got := r.session.Failing().Doubt(failure); got != failure {
+			t.Errorf("%s: a failure is %+v", what, got)
+		}
+	}
+	says("nothing was asked", true)
+	fails.Store(true)
+	r.messages()
+	says("the only call failed", false)
+	fails.Store(false)
+	r.messages()
+	says("the next one was answered", true)
+	fails.Store(true)
+	r.messages()
+	says("one was answered, and the last one failed", true)
+	r.session.Forgive()
+	r.messages()
+	says("the only call of the next run failed", false)
+}

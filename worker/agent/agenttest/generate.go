@@ -3,7 +3,6 @@ package agenttest
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 )
@@ -94,12 +93,7 @@ func (a *answer) generate() {
 	a.w.Header().Set("Content-Type", "text/event-stream")
 	for i, part := range parts {
 		last := i == len(parts)-1 && !a.reply.Drop && !a.reply.Hang
-		out, err := json.Marshal(a.generated([]object{part}, last))
-		if err != nil {
-			panic(err) // the test's own values
-		}
-		_, _ = io.WriteString(a.w, "data: "+string(out)+"\r\n\r\n") // the agent may have gone
-		_ = http.NewResponseController(a.w).Flush()                 // as above
+		a.data(a.generated([]object{part}, last), "\r\n\r\n")
 	}
 	if a.reply.Drop {
 		panic(http.ErrAbortHandler)

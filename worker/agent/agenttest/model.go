@@ -7,8 +7,8 @@
 // the history, which comes with each request, chooses the step. So the Model keeps no
 // state: agents that retry, restart or run side by side all get the right answers.
 //
-// It speaks Anthropic's Messages API, OpenAI's Responses API and Google's Gemini API as
-// far as agents use them.
+// It speaks Anthropic's Messages API, OpenAI's Responses API and Chat Completions API, and
+// Google's Gemini API, as far as agents use them.
 package agenttest
 
 import (
@@ -38,6 +38,8 @@ type Request struct {
 	Images   []string // all images that the user sent, as data URLs
 	Try      int      // how often this step was requested before, by any agent
 	Stream   bool
+
+	usage bool // a stream of the Chat Completions API is to end with its tokens
 }
 
 // A Reply is the answer of the model. The zero value is an empty text.
@@ -133,6 +135,8 @@ func (m *Model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		body = &messagesBody{}
 	case r.Method == http.MethodPost && r.URL.Path == "/v1/responses":
 		body = &responsesBody{}
+	case r.Method == http.MethodPost && r.URL.Path == "/v1/chat/completions":
+		body = &completionsBody{}
 	case r.Method == http.MethodPost && r.URL.Path == "/v1/messages/count_tokens":
 		_, _ = io.WriteString(w, `{"input_tokens":10}`)
 		return
@@ -173,6 +177,8 @@ func (m *Model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		a.generate()
 	case req.Path == "/v1/responses":
 		a.respond()
+	case req.Path == "/v1/chat/completions":
+		a.complete()
 	default:
 		a.send()
 	}

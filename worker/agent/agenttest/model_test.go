@@ -61,3 +61,46 @@ func TestScript(t *testing.T) {
 		t.Errorf("requests %+v", got)
 	}
 }
+
+// The Chat Completions API tells the same script, in a stream and without one.
+func TestCompletions(t *testing.T) {
+	m := New(Script{On: "fix", Steps: []Step{
+		Use("shell", map[string]any{"command": "ls"}),
+		func(r Request) Reply { return Reply{Text: "saw " + r.Last, Input: 7, Output: 3} },
+	}})
+	srv := httptest.NewServer(m)
+	defer srv.Close()
+	const (
+		begin = `{"model":"m","tools":[{"type":"function","function":{"name":"shell"}}],"messages":[{"role":"system","content":"be brief"},` +
+			`{"role":"user","content":"Here is Linux. "},{"role":"assistant","content":"Got it. Thanks for the context!"},` +
+			`{"role":"user","content":[{"type":"text","text":"fix it"},{"type":"image_url","image_url":{"url":"data:image/png;base64,AA"}}]}`
+		called = `,{"role":"assistant","tool_calls":[]},{"role":"tool","tool_call_id":"c","content":"a.go"}`
+		stream = `],"stream":true,"stream_options":{"include_usage":true}}`
+	)
+	for _, tt := range []struct {
+		body string
+		want []string
+	}{
+		{begin + stream, []string{`"arguments":"{\"command\":\"ls\"}"`, `"finish_reason":"tool_calls"`, "data: [DONE]"}},
+		{begin + "]}", []string{`"tool_calls":[{`, `"object":"chat.completion"`}},
+		{begin + called + stream, []string{`"content":"saw a.go"`, `"finish_reason":"stop"`, `"usage":{"completion_tokens":3,"prompt_tokens":7,"total_tokens":10}`}},
+		{begin + called + `],"stream":true}`, []string{`"content":"saw a.go"`, "data: [DONE]"}},
+		{begin + called + "]}", []string{`"content":"saw a.go"`, `"prompt_tokens":7`}},
+	} {
+		res, err := http.Post(srv.URL+"/v1/chat/completions", "application/json", strings.NewReader(tt.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := io.ReadAll(res.Body)
+		res.Body.Close()
+		for _, want := range tt.want {
+			if err != nil || !strings.Contains(string(out), want) {
+				t.Errorf("%s: %s, err %v, want %s", tt.body, out, err, want)
+			}
+		}
+	}
+	got := m.Requests()
+	if r := got[2]; len(got) != 5 || r.Turn != 1 || r.First != "Here is Linux. fix it\n\n" || !r.Returned || r.System != "be brief" || len(r.Images) != 1 || r.Tools[0] != "shell" {
+		t.Errorf("requests %+v", got)
+	}
+}

@@ -73,7 +73,7 @@ func images(content json.RawMessage) (urls []string) {
 			Type string `json:"media_type"`
 			Data string `json:"data"`
 		} `json:"source"`
-		URL string `json:"image_url"` // of OpenAI
+		URL json.RawMessage `json:"image_url"` // of OpenAI: the URL, or an object with it
 	}
 	if json.Unmarshal(content, &blocks) != nil {
 		return nil
@@ -82,8 +82,14 @@ func images(content json.RawMessage) (urls []string) {
 		switch {
 		case b.Source.Data != "":
 			urls = append(urls, "data:"+b.Source.Type+";base64,"+b.Source.Data)
-		case b.URL != "":
-			urls = append(urls, b.URL)
+		case b.URL != nil:
+			var url struct {
+				URL string `json:"url"`
+			}
+			if json.Unmarshal(b.URL, &url.URL) != nil && json.Unmarshal(b.URL, &url) != nil {
+				continue
+			}
+			urls = append(urls, url.URL)
 		}
 	}
 	return urls
@@ -175,10 +181,16 @@ func (a *answer) message(output int64) object {
 
 func (a *answer) event(kind string, data object) {
 	data["type"] = kind
+	_, _ = io.WriteString(a.w, "event: "+kind+"\n") // the agent may have gone
+	a.data(data, "\n\n")
+}
+
+// data sends an event of a stream that has no name, or the rest of one that has.
+func (a *answer) data(data object, end string) {
 	out, err := json.Marshal(data)
 	if err != nil {
 		panic(err) // the test's own values
 	}
-	_, _ = io.WriteString(a.w, "event: "+kind+"\ndata: "+string(out)+"\n\n") // the agent may have gone
-	_ = http.NewResponseController(a.w).Flush()                              // as above
+	_, _ = io.WriteString(a.w, "data: "+string(out)+end) // the agent may have gone
+	_ = http.NewResponseController(a.w).Flush()          // as above
 }

@@ -236,6 +236,9 @@ func (r *Run) Verdict(ctx context.Context, limit error, exit sandbox.Exit, errs 
 		signal = exit.Signal.String()
 	}
 	exited, end := r.cfg.Decoder.Exit(exit.Code, signal)
+	if r.cfg.Meter != nil && r.cfg.Greets { // a program without a protocol says by its status what it has done
+		end = r.cfg.Meter.Failing().Doubt(end)
+	}
 	r.cfg.Events.Put(exited)
 	hung := r.hung(exit.Signal == syscall.SIGKILL)
 	if r.cfg.Hooks.Exited != nil {
