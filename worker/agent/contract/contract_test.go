@@ -141,7 +141,7 @@ func TestEndsOfAgents(t *testing.T) {
 }
 
 // tested are the agents that are installed where this repository is tested.
-var tested = []string{"claude", "codex", "gemini"}
+var tested = []string{"claude", "codex", "gemini", "opencode"}
 
 // The agents that are installed here have what the reference says of them, and nothing else.
 func TestRealAgents(t *testing.T) {

@@ -21,7 +21,7 @@ var permissions = []check{
 }
 
 // asking are the modes in which agents ask, by protocol. One of protocol acp asks when it wants.
-var asking = map[string]string{"claude": "default", "codex": "untrusted", "gemini": "default", "acp": ""}
+var asking = map[string]string{"claude": "default", "codex": "untrusted", "gemini": "default", "opencode": "ask", "acp": ""}
 
 func mayAsk(a agent.About) bool {
 	_, can := asking[a.Protocol]

@@ -54,7 +54,7 @@ func comes(prompt string) func(context.Context, *trial) error {
 // answersOf are the checks that the model's answer becomes an event as it is.
 var answersOf = []check{
 	{"", "special_answer", "an answer becomes an event as it is: quotes, escapes, several lines, other scripts", nil, told(agenttest.Reply{Text: specialAnswer}, specialAnswer)},
-	{"", "long_answer", "an answer of a megabyte becomes an event", keepsOutput, told(agenttest.Reply{Text: megabyte() + lastWord}, lastWord)},
+	{"", "long_answer", "an answer of a megabyte becomes an event", tellsLongAnswers, told(agenttest.Reply{Text: megabyte() + lastWord}, lastWord)},
 	{"", "slow_answer", "it waits for a model that takes its time", nil, told(agenttest.Reply{Text: answerWord, Delay: 2 * time.Second}, answerWord)},
 	{"", "dropped_answer", "half an answer is no success: it asks again, or fails", nil, dropped},
 }

@@ -31,7 +31,6 @@ agent that is installed here does what it claims.
 
 - **yes**: seen with the agent's own program, by the tests of this repository: the versions that [Agents](../how-to/agents.md) names.
   Only terminals are tested apart from that command.
-- recorded: the adapter claims it; the tests have recorded runs of the agent, and not its program.
 - claims: there is no such program. The agents of a settings file have this protocol, and each can be tested.
 - An empty cell: the agent cannot.
 `
@@ -43,6 +42,9 @@ func TestReference(t *testing.T) {
 	claims := make([][]contract.Finding, len(all))
 	apis := ""
 	for i, about := range all {
+		if about.Brought == slices.Contains(tested, about.Name) {
+			t.Errorf("%s: has no program of its own: %v, and is tested: %v", about.Name, about.Brought, about.Brought)
+		}
 		names[i], claims[i] = "`"+about.Name+"`", contract.Claims(about)
 		apis += " " + about.API + " |"
 	}
@@ -67,12 +69,10 @@ func cell(about agent.About, f contract.Finding) string {
 	switch {
 	case f.Status == contract.No:
 		return ""
-	case slices.Contains(tested, about.Name):
-		return "**yes**"
 	case about.Brought:
 		return "claims"
 	}
-	return "recorded"
+	return "**yes**"
 }
 
 // Each ability that a job can ask for has a check of its name.

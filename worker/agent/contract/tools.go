@@ -96,6 +96,9 @@ func parallel(ctx context.Context, t *trial) error {
 // keepsOutput is false for Gemini CLI, which ends in the middle of a line of more than 64 KiB.
 func keepsOutput(a agent.About) bool { return a.Protocol != "gemini" }
 
+// tellsLongAnswers is also false for opencode, which loses the end of such a line where it is its last.
+func tellsLongAnswers(a agent.About) bool { return keepsOutput(a) && a.Protocol != "opencode" }
+
 // tellsFailures is false for Gemini CLI, which says of each command that it has succeeded.
 func tellsFailures(a agent.About) bool { return a.Protocol != "gemini" }
 

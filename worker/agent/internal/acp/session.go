@@ -86,6 +86,8 @@ type Options struct {
 	// SetModel: the agent is asked to use the model before its first prompt. Otherwise
 	// its arguments or settings have named it.
 	SetModel bool
+	// FullModel makes the agent's name of a model from the one that people use. It may be nil.
+	FullModel func(model string) string
 	// ReplayEnd is the text of the user's message with which the replay of a loaded session
 	// ends. Empty: it ends with the answer to the request, as the protocol requires, or if
 	// nothing has come by then, when nothing more comes.
@@ -166,6 +168,9 @@ func (d *decoder) Interrupt() [][]byte {
 // Set implements [agent.Speaker].
 func (d *decoder) Set(id, model, mode string) (lines [][]byte) {
 	if model != "" {
+		if d.with.FullModel != nil {
+			model = d.with.FullModel(model)
+		}
 		lines = append(lines, d.set("model", model, id))
 	}
 	if mode != "" {

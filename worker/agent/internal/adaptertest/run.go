@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -69,6 +70,12 @@ func Talk(t *testing.T, agents *agent.Agents, l agent.Launch, c *Conversation) R
 	p, err := adapter.Launch(l)
 	if err != nil {
 		t.Fatal(err)
+	}
+	for _, f := range p.Files {
+		path := filepath.Join(l.Files, f.Path)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, f.Content, 0o600)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	home := c.Home
 	if home == "" {

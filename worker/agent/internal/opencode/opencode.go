@@ -7,6 +7,9 @@
 // provider "anthropic". Settings, plugins and servers of the repository are not read,
 // because they would run without being asked for.
 //
+// The program asks for no permission, because the jail decides what it may do, unless a
+// person sets its mode "ask", which is an agent of its settings.
+//
 // The program retries an API that fails without saying so; idle_timeout ends that.
 package opencode
 
@@ -39,7 +42,7 @@ func (Adapter) About() agent.About {
 			Name: "opencode-ai", Program: "opencode", Native: []string{"opencode-*-baseline/bin/opencode", "opencode-*/bin/opencode"},
 		},
 		Abilities: agent.Abilities{
-			Interactive: true, Questions: true, Interrupt: true, Resume: true, Model: true, Tokens: true, Cost: true,
+			Interactive: true, Interrupt: true, Resume: true, Model: true, Tokens: true, Cost: true,
 			Images: true, Instructions: true, MCPServers: true, API: "anthropic",
 		},
 	}
@@ -51,8 +54,10 @@ func (Adapter) Launch(l agent.Launch) (agent.Plan, error) {
 		return agent.Plan{}, fmt.Errorf("agent opencode: a launch needs a job and a session")
 	}
 	p := agent.Plan{
-		Env:   slices.Concat(l.Env(), l.GateEnv(), environment, []string{"OPENCODE_CONFIG_CONTENT=" + configOf(l)}),
-		Files: l.PlanFiles(), Mounts: l.Program.Mounts,
+		Env: slices.Concat(l.Env(), l.GateEnv(), environment, []string{
+			"OPENCODE_CONFIG_CONTENT=" + configOf(l), preload + "=" + path.Join(l.Files, guardFile),
+		}),
+		Files: append(l.PlanFiles(), agent.File{Path: guardFile, Content: []byte(guard)}), Mounts: l.Program.Mounts,
 	}
 	if l.Job.Agent.Interactive {
 		p.Args = slices.Concat(l.Program.Command("opencode"), []string{"acp"}, l.Job.Agent.Args)
@@ -78,12 +83,35 @@ var environment = []string{
 	// No contact with anything but the model.
 	"OPENCODE_DISABLE_AUTOUPDATE=1", "OPENCODE_DISABLE_MODELS_FETCH=1", "OPENCODE_DISABLE_LSP_DOWNLOAD=1",
 	"OPENCODE_DISABLE_SHARE=1", "OPENCODE_DISABLE_DEFAULT_PLUGINS=1",
-	"OPENCODE_DISABLE_PROJECT_CONFIG=1",
+	// The repository's settings, and its plugins, which that variable leaves.
+	"OPENCODE_DISABLE_PROJECT_CONFIG=1", "OPENCODE_PURE=1",
 }
 
-// modelOf is the model with its provider, as the program expects it.
-func modelOf(l agent.Launch) string {
-	model := l.Job.Agent.Model
+// The program imports plugins of the repository whatever these variables say. So its runtime, Bun,
+// is given a script that has each file that is not the program's own imported as an empty one.
+const (
+	preload   = "BUN_INSPECT_PRELOAD"
+	guardFile = "opencode.js"
+	guard     = `delete process.env.` + preload + ` // else a command that runs Bun has it
+Bun.plugin({ name: "penstock", setup(build) {
+  build.onLoad({ filter: /^(?!\/\$bunfs\/)/ }, () => ({ contents: "", loader: "js" }))
+} })
+`
+)
+
+// asking is the agent of the settings that asks before it does more than look. It is one of the
+// modes of an interactive job.
+var asking = map[string]any{
+	"mode": "primary", "description": "Asks for permission.",
+	// The last rule that fits counts, and JSON has "*" first.
+	"permission": map[string]string{"*": "ask", "glob": "allow", "grep": "allow", "list": "allow", "read": "allow", "todowrite": "allow"},
+}
+
+// modelOf is the model of a job.
+func modelOf(l agent.Launch) string { return fullModel(l.Job.Agent.Model) }
+
+// fullModel is a model with its provider, as the program expects it.
+func fullModel(model string) string {
 	if model == "" || strings.Contains(model, "/") {
 		return model
 	}
@@ -101,7 +129,9 @@ func configOf(l agent.Launch) string {
 		provider["models"] = map[string]any{path.Base(model): map[string]any{}}
 	}
 	config := map[string]any{
-		"autoupdate": false, "share": "disabled",
+		"autoupdate": false, "share": "disabled", "snapshot": false, "permission": "allow",
+		// The title of a conversation would be a model call of its own.
+		"agent":             map[string]any{"ask": asking, "title": map[string]any{"disable": true}},
 		"enabled_providers": []string{"anthropic"},
 		"provider":          map[string]any{"anthropic": provider},
 	}
@@ -178,7 +208,7 @@ type decoder struct {
 // Decoder implements [agent.Adapter].
 func (Adapter) Decoder(l agent.Launch) agent.Decoder {
 	if l.Job.Agent.Interactive {
-		return acp.NewDecoder(l, acp.Options{Name: "opencode", Model: modelOf(l)})
+		return acp.NewDecoder(l, acp.Options{Name: "opencode", Model: modelOf(l), FullModel: fullModel})
 	}
 	return &decoder{Turns: decode.Turns{Name: "opencode", Sum: agent.Total{Session: l.Resume, Model: modelOf(l)}}}
 }

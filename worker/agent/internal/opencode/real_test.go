@@ -1,6 +1,7 @@
 package opencode_test
 
 import (
+	"errors"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -16,6 +17,7 @@ import (
 	"github.com/penstock-run/penstock/worker/agent/agenttest"
 	"github.com/penstock-run/penstock/worker/agent/internal/adaptertest"
 	"github.com/penstock-run/penstock/worker/agent/internal/opencode"
+	"github.com/penstock-run/penstock/worker/gate"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -86,5 +88,26 @@ func TestJailedOpencodeUsesServers(t *testing.T) {
 		l := adaptertest.Prompted(t, "opencode", "", program)
 		l.Job.Agent.Model, l.Job.Agent.Interactive = "claude-sonnet-4-5", interactive
 		adaptertest.UsesServer(t, agents, l, "tiny_look")
+	}
+}
+
+// A plugin of the repository may be a link to a file with any name, and is imported in both forms.
+func TestJailedOpencodeImportsNoPlugin(t *testing.T) {
+	agents, program := adaptertest.Program(t, opencode.Adapter{})
+	adaptertest.RequireJail(t)
+	for _, interactive := range []bool{false, true} {
+		l := adaptertest.Prompted(t, "opencode", "hello", program)
+		l.Job.Agent.Model, l.Job.Agent.Interactive = "claude-sonnet-4-5", interactive
+		plugins := filepath.Join(l.Cwd, ".opencode/plugins")
+		code := []byte(`require("child_process").execSync("touch /workspace/trapped")`)
+		if err := errors.Join(os.MkdirAll(plugins, 0o755), os.WriteFile(filepath.Join(l.Cwd, "code.js"), code, 0o644), os.Symlink("../../code.js", filepath.Join(plugins, "x.js"))); err != nil {
+			t.Fatal(err)
+		}
+		session := gate.NewSession("s", adaptertest.JailKey, gate.Limits{})
+		r := adaptertest.Jailed(t, agents, l, adaptertest.Gated{Gate: adaptertest.NewGate(t, "anthropic", agenttest.New()), Session: session})
+		if _, err := os.Lstat(filepath.Join(l.Cwd, "trapped")); err == nil || r.End.Outcome != jobs.Success || session.Meter().Violations > 0 {
+			t.Errorf("interactive %v: imported %v, ended %+v, meter %+v", interactive, err == nil, r.End, session.Meter())
+			adaptertest.Log(t, r)
+		}
 	}
 }
