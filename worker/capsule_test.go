@@ -147,7 +147,7 @@ func TestAnAttemptThatCannotResumeBeginsAnew(t *testing.T) {
 			file := filepath.Join(home, ".claude/projects/-workspace/s.jsonl")
 			f.must(os.MkdirAll(filepath.Dir(file), 0o755))
 			f.must(os.WriteFile(file, nil, 0o644))
-			f.must(capsule.Conversation{Home: home, Files: capsule.Files{Paths: []capsule.Pattern{".claude/projects/*/{id}.jsonl"}}, ID: "s"}.Pack(packed, func(p []byte) []byte { return p }))
+			f.must(capsule.Conversation{Home: home, Files: capsule.Files{Paths: []capsule.Pattern{".claude/projects/*/{id}.jsonl"}}, ID: "s"}.Pack(packed, unclean{}))
 			var err error
 			c.Home, err = f.eye.store.PutPart(f.Context(), c.Job, c.Epoch, bytes.NewReader(packed.Bytes()))
 			f.must(err)
@@ -182,3 +182,10 @@ func TestAnAttemptThatCannotResumeBeginsAnew(t *testing.T) {
 		}
 	}
 }
+
+// unclean leaves a conversation as it is.
+type unclean struct{}
+
+func (unclean) Line(line []byte) []byte { return line }
+
+func (unclean) Mask(value []byte) []byte { return value }

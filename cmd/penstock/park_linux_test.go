@@ -120,7 +120,7 @@ func TestAParkedSessionIsStopped(t *testing.T) {
 // granted while its session was parked is not asked again; the rest of what it wants is.
 func TestARealPermissionIsParked(t *testing.T) {
 	t.Parallel()
-	modes := map[string]string{"claude": "default", "codex": "untrusted", "gemini": "default"}
+	modes := map[string]string{"claude": "default", "codex": "untrusted", "gemini": "default", "opencode": "ask"}
 	for _, agent := range realAgents {
 		t.Run(agent.name, func(t *testing.T) {
 			t.Parallel()

@@ -21,6 +21,8 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"github.com/penstock-run/penstock/worker/capsule/internal/sqlite"
 )
 
 // Limits of one capsule.
@@ -40,11 +42,20 @@ type Conversation struct {
 	ID    string // the agent's id of it
 }
 
-// Pack writes the files of one conversation. It passes each line to clean, and writes
-// what clean returns. Of a file of JSON lines it omits a line that is incomplete, so it may
-// pack a home that its agent still uses. Any other file is passed to clean as a whole. It
-// returns [ErrNone] if there is no such file.
-func (c Conversation) Pack(to io.Writer, clean func([]byte) []byte) error {
+// A Cleaner removes secrets.
+type Cleaner interface {
+	// Line returns a line, or a whole file, without them.
+	Line(line []byte) []byte
+	// Mask returns as many bytes as it gets, with other bytes in their place.
+	Mask(value []byte) []byte
+}
+
+// Pack writes the files of one conversation. Each line goes through clean. Of a file of JSON
+// lines it omits a line that is incomplete, so it may pack a home that its agent still uses. An
+// SQLite database becomes one file with what its last transaction has left, in which each row goes
+// through clean; see package sqlite. Any other file is cleaned as a whole. Pack returns [ErrNone] if
+// there is no such file.
+func (c Conversation) Pack(to io.Writer, clean Cleaner) error {
 	if err := checkID(c.ID); err != nil {
 		return err
 	}
@@ -64,12 +75,14 @@ func (c Conversation) Pack(to io.Writer, clean func([]byte) []byte) error {
 	archive := tar.NewWriter(squeezed)
 	left := int64(MaxBytes)
 	for _, name := range names {
-		content, err := read(root, name, left)
+		if slices.ContainsFunc(besides, func(end string) bool { return beside(root, name, end) }) {
+			continue
+		}
+		content, err := packed(root, name, left, clean)
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 		left -= int64(len(content))
-		content = cleaned(name, content, clean)
 		// Without times and owners, the same files give the same bytes.
 		h := &tar.Header{Name: name, Size: int64(len(content)), Mode: 0o600, Typeflag: tar.TypeReg, Format: tar.FormatPAX}
 		if err := archive.WriteHeader(h); err != nil {
@@ -208,16 +221,27 @@ func read(root *os.Root, name string, limit int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, info.Size()))
 }
 
-// cleaned returns the complete lines of a file of lines, each cleaned, or else the cleaned file.
-func cleaned(name string, content []byte, clean func([]byte) []byte) []byte {
-	if path.Ext(name) != ".jsonl" {
-		return clean(content)
+// packed is what a capsule has of a file.
+func packed(root *os.Root, name string, limit int64, clean Cleaner) ([]byte, error) {
+	content, err := read(root, name, limit)
+	switch {
+	case err != nil:
+		return nil, err
+	case path.Ext(name) == ".jsonl":
+		return lines(content, clean), nil
+	case sqlite.Is(content):
+		return database(root, name, limit, clean)
 	}
+	return clean.Line(content), nil
+}
+
+// lines are the complete lines of a file of lines.
+func lines(content []byte, clean Cleaner) []byte {
 	content = content[:bytes.LastIndexByte(content, '\n')+1]
 	var out bytes.Buffer
 	out.Grow(len(content))
 	for line := range bytes.Lines(content) {
-		out.Write(clean(line[:len(line)-1]))
+		out.Write(clean.Line(line[:len(line)-1]))
 		out.WriteByte('\n')
 	}
 	return out.Bytes()

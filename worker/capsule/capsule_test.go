@@ -27,7 +27,14 @@ func in(home, id string) capsule.Conversation {
 	return capsule.Conversation{Home: home, Files: capsule.Files{Paths: []capsule.Pattern{pattern}}, ID: id}
 }
 
-func asIs(line []byte) []byte { return line }
+// A cleaner cleans lines and values by one function.
+type cleaner func([]byte) []byte
+
+func (c cleaner) Line(line []byte) []byte { return c(line) }
+
+func (c cleaner) Mask(value []byte) []byte { return c(value) }
+
+var asIs = cleaner(func(line []byte) []byte { return line })
 
 // put writes a file into a home.
 func put(t *testing.T, home, name, content string) {
@@ -63,7 +70,7 @@ func TestAConversationIsPackedAlone(t *testing.T) {
 	put(t, home, ".claude/projects/-workspace/another.jsonl", "{}\n")
 	clean := func(line []byte) []byte { return bytes.ReplaceAll(line, []byte("secret"), []byte("*")) }
 	var first, second bytes.Buffer
-	if err := errors.Join(in(home, id).Pack(&first, clean), in(home, id).Pack(&second, clean)); err != nil {
+	if err := errors.Join(in(home, id).Pack(&first, cleaner(clean)), in(home, id).Pack(&second, cleaner(clean))); err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(first.Bytes(), second.Bytes()) {

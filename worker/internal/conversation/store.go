@@ -12,6 +12,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/artifact"
 	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/worker/capsule"
+	"github.com/penstock-run/penstock/worker/internal/redact"
 )
 
 // storeLimit bounds the storing of a capsule, which delays the attempt's end.
@@ -51,7 +52,7 @@ func (c *Conversation) Store(ctx context.Context, at Position, why jobs.Reason, 
 // itself.
 func (c *Conversation) fill(ctx context.Context, made *jobs.Capsule, work func(context.Context) (*jobs.Salvage, error)) (err error) {
 	var packed bytes.Buffer
-	if err := c.talk(made.Conversation).Pack(&packed, c.cleanLine); err != nil {
+	if err := c.talk(made.Conversation).Pack(&packed, cleaner{c.cfg.Secrets}); err != nil {
 		return fmt.Errorf("pack the conversation: %w", err)
 	}
 	if made.Work, err = work(ctx); err != nil {
@@ -67,10 +68,13 @@ func (c *Conversation) fill(ctx context.Context, made *jobs.Capsule, work func(c
 	return c.cfg.Store.PutCapsule(ctx, *made, c.last)
 }
 
-// cleanLine removes secrets from a line of a conversation; the result is still JSON.
-func (c *Conversation) cleanLine(line []byte) []byte {
+// A cleaner removes secrets from what is packed.
+type cleaner struct{ *redact.Redactor }
+
+// Line implements [capsule.Cleaner]: what was JSON is still JSON.
+func (c cleaner) Line(line []byte) []byte {
 	if json.Valid(line) {
-		return c.cfg.Secrets.JSON(line)
+		return c.JSON(line)
 	}
-	return c.cfg.Secrets.Text(line)
+	return c.Text(line)
 }

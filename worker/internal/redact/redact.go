@@ -266,3 +266,28 @@ func (r *Redactor) Text(p []byte) []byte {
 	}
 	return append(out, p[done:]...)
 }
+
+// Mask returns p with other bytes in the place of the secrets, and of the same length: digits
+// for one that consists of digits. It returns p itself if it contains none.
+func (r *Redactor) Mask(p []byte) []byte {
+	var out []byte
+	t := r.now()
+	done := 0
+	for i, c, ok := t.find(p, 0, len(p)); ok; i, c, ok = t.find(p, done, len(p)) {
+		if out == nil {
+			out = bytes.Clone(p)
+		}
+		done = i + len(c.text)
+		with := byte('*')
+		if strings.Trim(string(c.text), "0123456789") == "" {
+			with = '1' // it may be a number of JSON
+		}
+		for at := i; at < done; at++ {
+			out[at] = with
+		}
+	}
+	if out == nil {
+		return p
+	}
+	return out
+}

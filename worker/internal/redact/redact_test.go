@@ -296,3 +296,19 @@ func BenchmarkEvent(b *testing.B) {
 		r.Event(e)
 	}
 }
+
+// What is masked keeps its length, and JSON stays JSON.
+func TestMask(t *testing.T) {
+	r := redactor(t, map[string]string{"TOKEN": "tok/en-of-mine", "PIN": "1234567890"})
+	for text, want := range map[string]string{
+		`no secret`: `no secret`,
+		`{"a":"tok/en-of-mine","b":"tok\/en-of-mine!"}`: `{"a":"**************","b":"***************!"}`,
+		`{"pin":1234567890}`:                            `{"pin":1111111111}`,
+		`tok/en-of-mine` + `tok/en-of-mine`:             strings.Repeat("*", 28),
+	} {
+		given := []byte(text)
+		if got := string(r.Mask(given)); got != want || string(given) != text {
+			t.Errorf("%s: masked %s, and changed %s", text, got, given)
+		}
+	}
+}

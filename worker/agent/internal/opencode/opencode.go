@@ -28,6 +28,7 @@ import (
 	"github.com/penstock-run/penstock/worker/agent/internal/decode"
 	"github.com/penstock-run/penstock/worker/agent/internal/wording"
 	"github.com/penstock-run/penstock/worker/agentstore"
+	"github.com/penstock-run/penstock/worker/capsule"
 )
 
 // An Adapter starts and decodes opencode.
@@ -37,6 +38,7 @@ type Adapter struct{}
 func (Adapter) About() agent.About {
 	return agent.About{
 		Name: "opencode", Protocol: "opencode", Install: "npm install -g opencode-ai", OneShot: true,
+		Conversation: capsule.Files{Paths: []capsule.Pattern{".local/share/opencode/opencode.db"}},
 		Package: agentstore.Package{
 			// Of the two for x64 the first one runs on every processor.
 			Name: "opencode-ai", Program: "opencode", Native: []string{"opencode-*-baseline/bin/opencode", "opencode-*/bin/opencode"},

@@ -1,7 +1,9 @@
 package opencode_test
 
 import (
+	"bytes"
 	"errors"
+	"io/fs"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -17,6 +19,7 @@ import (
 	"github.com/penstock-run/penstock/worker/agent/agenttest"
 	"github.com/penstock-run/penstock/worker/agent/internal/adaptertest"
 	"github.com/penstock-run/penstock/worker/agent/internal/opencode"
+	"github.com/penstock-run/penstock/worker/capsule"
 	"github.com/penstock-run/penstock/worker/gate"
 )
 
@@ -108,6 +111,83 @@ func TestJailedOpencodeImportsNoPlugin(t *testing.T) {
 		if _, err := os.Lstat(filepath.Join(l.Cwd, "trapped")); err == nil || r.End.Outcome != jobs.Success || session.Meter().Violations > 0 {
 			t.Errorf("interactive %v: imported %v, ended %+v, meter %+v", interactive, err == nil, r.End, session.Meter())
 			adaptertest.Log(t, r)
+		}
+	}
+}
+
+// stored is all that lies in a home.
+func stored(t *testing.T, home string) (all []byte) {
+	t.Helper()
+	err := fs.WalkDir(os.DirFS(home), ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		content, err := os.ReadFile(filepath.Join(home, path))
+		all = append(all, content...)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// hidden masks a secret.
+type hidden string
+
+func (h hidden) Line(line []byte) []byte { return h.Mask(line) }
+
+func (h hidden) Mask(value []byte) []byte {
+	return bytes.ReplaceAll(value, []byte(h), bytes.Repeat([]byte("*"), len(h)))
+}
+
+// A process is killed within its turn. Another one in another home goes on with what a capsule has of the
+// conversation: all but a secret that a command has printed.
+func TestRealOpencodeGoesOnWithoutSecrets(t *testing.T) {
+	agents, program := adaptertest.Program(t, opencode.Adapter{})
+	const secret = "the-secret-of-the-job"
+	for _, interactive := range []bool{false, true} {
+		c := &adaptertest.Conversation{Home: t.TempDir()}
+		model := agenttest.New(agenttest.Script{On: "FIRST", Steps: []agenttest.Step{
+			agenttest.Use("bash", map[string]any{"command": "yes \"says $(cat token)\" | head -n 500", "description": "run it"}),
+			func(r agenttest.Request) agenttest.Reply {
+				if !strings.Contains(r.Last, "go on") {
+					c.Abort()
+					return agenttest.Reply{Hang: true}
+				}
+				return adaptertest.Echo(r)
+			},
+		}})
+		srv := httptest.NewServer(model)
+		l := adaptertest.Prompted(t, "opencode", "FIRST", program)
+		l.Gate, l.Job.Agent.Interactive, l.Job.Agent.Model = srv.URL, interactive, "claude-sonnet-4-5"
+		if err := os.WriteFile(filepath.Join(l.Cwd, "token"), []byte(secret), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r := adaptertest.Talk(t, agents, l, c)
+		var packed bytes.Buffer
+		files, other := agents.All()[0].Conversation, t.TempDir()
+		if err := errors.Join(
+			capsule.Conversation{Home: c.Home, Files: files, ID: r.Total.Session}.Pack(&packed, hidden(secret)),
+			capsule.Conversation{Home: other, Files: files, ID: r.Total.Session}.Unpack(&packed),
+		); err != nil {
+			t.Fatal(err)
+		}
+		l.Resume, l.Attempt, l.Prompt = r.Total.Session, 2, "go on"
+		again := adaptertest.Talk(t, agents, l, &adaptertest.Conversation{Home: other})
+		srv.Close()
+		requests := model.Requests()
+		last := requests[len(requests)-1]
+		if again.End.Outcome != jobs.Success || again.Total.Session != l.Resume || last.Turn != 1 || !strings.Contains(again.Data(jobs.Message), "go on") {
+			t.Errorf("interactive %v: ended %+v, conversation %s after %s, %s", interactive, again.End, again.Total.Session, l.Resume, again.Data(jobs.Message))
+		}
+		said := string(stored(t, other))
+		if !strings.Contains(said, "says ****") || strings.Contains(said, secret) {
+			t.Errorf("interactive %v: the other home has the secret, or not what the command printed", interactive)
+		}
+		if t.Failed() {
+			adaptertest.Log(t, r)
+			adaptertest.Log(t, again)
 		}
 	}
 }
