@@ -1,0 +1,209 @@
+package contract_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/sandbox"
+	"github.com/penstock-run/penstock/sandbox/bwrap"
+	"github.com/penstock-run/penstock/sandbox/exectest"
+	"github.com/penstock-run/penstock/sandbox/slowtest"
+	"github.com/penstock-run/penstock/worker/agent"
+	"github.com/penstock-run/penstock/worker/agent/agenttest"
+	"github.com/penstock-run/penstock/worker/agent/builtin"
+	"github.com/penstock-run/penstock/worker/agent/contract"
+	"github.com/penstock-run/penstock/worker/capsule"
+	"github.com/penstock-run/penstock/worker/gate"
+)
+
+// A killing is a conversation of a real agent, each process of which is killed with -9 at a random
+// moment. The next one is in another home, with what a capsule has.
+type killing struct {
+	*testing.T
+	adapter   agent.Adapter
+	program   agent.Program
+	rng       *rand.Rand
+	model     *agenttest.Model
+	way       contract.Gated
+	workspace string
+	home      string
+	session   string        // the agent's id of the conversation; empty: it has not begun
+	began     int           // how many messages of the model there must be
+	takes     time.Duration // what a turn takes that is not killed
+	cut, late int           // kills within a turn, and after its end
+}
+
+// Real agents are killed at random moments of their turns: each goes on with the same conversation,
+// forgets no turn that had ended, and does none of them again. PENSTOCK_TEST_AGENT_KILLS says how
+// often, and PENSTOCK_TEST_SEED when.
+func TestAgentsAreKilledAtRandomMoments(t *testing.T) {
+	t.Parallel()
+	kills, seed := 1, rand.Uint64()
+	if asked, err := strconv.Atoi(os.Getenv("PENSTOCK_TEST_AGENT_KILLS")); err == nil {
+		kills = asked
+	}
+	if asked, err := strconv.ParseUint(os.Getenv("PENSTOCK_TEST_SEED"), 10, 64); err == nil {
+		seed = asked
+	}
+	for i, name := range tested {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			exectest.Need(t, "bwrap")
+			exectest.Need(t, name)
+			t.Logf("seed %d", seed)
+			k := begin(t, name, rand.New(rand.NewPCG(seed, uint64(i))))
+			turn, done := 1, k.turn(1, false)
+			for n := 0; n < kills || !done; {
+				if done {
+					turn++
+				}
+				kill := n < kills
+				done = k.turn(turn, kill)
+				if kill {
+					n++
+				}
+			}
+			k.turn(turn+1, false)
+			t.Logf("%d turns, %d kills within one, %d after its end", turn+1, k.cut, k.late)
+		})
+	}
+}
+
+func begin(t *testing.T, name string, rng *rand.Rand) *killing {
+	t.Helper()
+	agents := builtin.Agents(agent.Config{Path: os.Getenv("PATH")})
+	adapter, err := agents.Get(name)
+	program, errFind := agents.Find(name)
+	if err := errors.Join(err, errFind); err != nil {
+		t.Fatal(err)
+	}
+	model := agenttest.New(agenttest.Script{On: "TURN", Steps: []agenttest.Step{func(r agenttest.Request) agenttest.Reply {
+		// What a command of a turn that was cut has returned may come in one message with the prompt.
+		if i := strings.LastIndex(r.Last, "TURN "); i >= 0 {
+			return contract.Shell(r, agenttest.Reply{Text: "no shell"}, "echo "+strings.Fields(r.Last[i:])[1]+" >>log; echo written")
+		}
+		return agenttest.Reply{Text: "done"}
+	}}})
+	url, end, err := contract.Serve(t.Context(), model)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(end)
+	g, err := gate.New(gate.Config{API: adapter.About().API, Upstream: url, Key: contract.RealKey})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = g.Close() })
+	return &killing{
+		T: t, adapter: adapter, program: program, rng: rng, model: model, workspace: t.TempDir(), home: t.TempDir(),
+		way: contract.Gated{Gate: g, Session: gate.NewSession("s", contract.JailKey, gate.Limits{})},
+	}
+}
+
+// turn runs a process that is asked for one turn, and reports whether the turn has ended.
+func (k *killing) turn(number int, kill bool) bool {
+	k.Helper()
+	id := jobs.NewID()
+	l := agent.Launch{
+		Job: jobs.Job{Prompt: "TURN 1 of some", Agent: jobs.Agent{Name: k.adapter.About().Name}}.WithDefaults(),
+		ID:  id, Session: id, Attempt: number, Cwd: k.workspace, Program: k.program, Resume: k.session,
+	}
+	l.Job.Agent.Interactive, l.Job.Agent.Model = true, contract.Model(k.adapter.About())
+	if number > 1 {
+		l.Prompt = fmt.Sprintf("TURN %d of some", number)
+	}
+	c := &contract.Conversation{Home: k.home, Allow: true}
+	asked, lines := len(k.model.Requests()), k.lines()
+	jail := contract.Jail{Backend: &bwrap.Backend{}, Limit: slowtest.Limit(2 * time.Minute), Spec: sandbox.Spec{Env: []string{"PATH=/usr/local/bin:/usr/bin:/bin"}}}
+	began := time.Now()
+	if kill {
+		after := time.Duration(k.rng.Int64N(int64(k.takes)))
+		var start sync.Once
+		c.OnLine = func(string, []byte) { start.Do(func() { time.AfterFunc(after, c.Abort) }) } // once it runs
+	}
+	r, err := jail.Run(k.Context(), k.adapter, l, k.way, c)
+	if err != nil {
+		k.Fatal(err)
+	}
+	ended := r.Count(jobs.TurnEnded) == 1
+	if !kill {
+		k.takes = time.Since(began)
+	}
+	switch {
+	case kill && ended:
+		k.late++
+	case kill:
+		k.cut++
+	case !ended || r.End.Outcome != jobs.Success:
+		k.Fatalf("turn %d ended with %+v", number, r.End)
+	}
+	k.check(number, ended, asked, lines)
+	if k.session == "" {
+		k.session = r.Total.Session
+	}
+	if got := r.Total.Session; got != "" && got != k.session {
+		k.Errorf("turn %d is of conversation %s, not of %s", number, got, k.session)
+	}
+	k.moves()
+	return ended
+}
+
+// lines are the turns that were done, as the workspace has them.
+func (k *killing) lines() []string {
+	k.Helper()
+	content, err := os.ReadFile(filepath.Join(k.workspace, "log"))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		k.Fatal(err)
+	}
+	return strings.Fields(string(content))
+}
+
+// check checks what a process has done beyond the requests and the lines that there were.
+func (k *killing) check(number int, ended bool, asked int, lines []string) {
+	k.Helper()
+	done := k.lines()[len(lines):]
+	if len(done) > 1 || ended && len(done) != 1 || len(done) == 1 && done[0] != strconv.Itoa(number) {
+		k.Errorf("turn %d (ended: %v) wrote %q", number, ended, done)
+	}
+	most := 0
+	for _, r := range k.model.Requests()[asked:] {
+		if r.Turn < k.began || !strings.Contains(r.First, "TURN 1 ") {
+			k.Errorf("turn %d: the model has %d messages in the conversation, not %d; it begins with %.80q", number, r.Turn, k.began, r.First)
+		}
+		most = max(most, r.Turn+1)
+	}
+	if ended {
+		k.began = most // a turn that was cut may be kept up to any of its messages
+	}
+}
+
+// moves takes the conversation to another home.
+func (k *killing) moves() {
+	k.Helper()
+	other := k.TempDir()
+	var packed bytes.Buffer
+	from := capsule.Conversation{Home: k.home, Files: k.adapter.About().Conversation, ID: k.session}
+	to := from
+	to.Home = other
+	if err := errors.Join(from.Pack(&packed, unclean{}), to.Unpack(&packed)); err != nil {
+		k.Fatal(err)
+	}
+	k.home = other
+}
+
+// unclean leaves a conversation as it is.
+type unclean struct{}
+
+func (unclean) Line(line []byte) []byte { return line }
+
+func (unclean) Mask(value []byte) []byte { return value }
