@@ -38,6 +38,9 @@ type Result struct {
 	Backend   string    `json:"backend"`
 	// Weaker lists what the host could not enforce and the job allowed.
 	Weaker []string `json:"weaker"`
+	// Roots are what the programs of the attempt's jails came from: images by their ids, or the
+	// SHA-256 of the list of what the host shows to every jail. Empty: unknown, or no jail.
+	Roots  []string `json:"roots,omitempty"`
 	Worker string   `json:"worker"`
 	// Value is what the agent has set as the job's result; it fits the job's
 	// ResultSchema, where there is one.

@@ -15,7 +15,7 @@ func (s Spec) Plan(ctx context.Context, b Backend) (c *Command, weaker []Feature
 		return nil, nil, context.Cause(ctx)
 	}
 	if d, ok := b.(demanding); ok {
-		if err := d.Ready(ctx, s); err != nil {
+		if s, err = d.Ready(ctx, s); err != nil {
 			return nil, nil, &UnsupportedError{Backend: b.Name(), Err: err}
 		}
 	}

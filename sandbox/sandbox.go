@@ -102,9 +102,10 @@ type Backend interface {
 	Command(spec Spec) (*Command, error)
 }
 
-// A demanding [Backend] has the method Ready.
+// A demanding [Backend] has the method Ready. It returns the Spec that is to be started:
+// what was named by a name that can change is named by its content.
 type demanding interface {
-	Ready(ctx context.Context, spec Spec) error
+	Ready(ctx context.Context, spec Spec) (Spec, error)
 }
 
 // A Command is a compiled Spec: what [Start] executes on the host, and how the jail
@@ -121,6 +122,10 @@ type Command struct {
 	// itself is the agent, without a jail. On macOS that is the only form, since the
 	// jail is what the program does to itself there.
 	Jail mechanism.Mechanism
+	// Root identifies where the jail's programs come from, as "sha256:" and hexadecimal
+	// digits: the image, by its id at the engine, or the list of what the host shows to every
+	// jail. Empty: unknown.
+	Root string
 }
 
 // name is what the program is called, and begins its messages with.

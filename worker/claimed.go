@@ -15,6 +15,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/overlap"
 	"github.com/penstock-run/penstock/jobs/queue"
 	"github.com/penstock-run/penstock/jobs/session"
+	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/worker/inside"
 	"github.com/penstock-run/penstock/worker/internal/confine"
 	"github.com/penstock-run/penstock/worker/internal/conversation"
@@ -80,7 +81,7 @@ func newClaimed(cfg *Config, claim *queue.Claim, log *slog.Logger, end context.C
 		Store: c.store, Log: c.log, Job: c.job, Record: rec, Epoch: claim.Epoch(), Worker: cfg.Name,
 		Secrets: c.secrets, Tell: c.events.Put, Assert: claim.Assert,
 		CommitAuthor: cfg.CommitAuthor, CommitPlain: cfg.CommitPlain,
-		Key: cfg.ReceiptKey, Release: cfg.Release, Policy: cfg.Policy,
+		Key: cfg.ReceiptKey, Release: cfg.Release, Policy: cfg.Policy, Mounts: sources(cfg.Mounts),
 	})
 	c.conversation = conversation.New(conversation.Config{
 		Store: c.store, Log: c.log, Job: c.job, Record: rec, Epoch: claim.Epoch(), Worker: cfg.Name, Lost: claim.Previous() != nil,
@@ -88,6 +89,14 @@ func newClaimed(cfg *Config, claim *queue.Claim, log *slog.Logger, end context.C
 	})
 	c.touched = &touched.Teller{Store: overlap.Of(cfg.Queue.Workers()), Record: rec, Clean: c.clean, Log: c.log}
 	return c, missing
+}
+
+// sources are the directories of the host that mounts show.
+func sources(mounts []sandbox.Mount) (all []string) {
+	for _, m := range mounts {
+		all = append(all, m.Source)
+	}
+	return all
 }
 
 // name tells the attempt from all others of all jobs: its workspace and its

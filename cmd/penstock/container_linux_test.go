@@ -88,6 +88,17 @@ func TestAJobInAContainer(t *testing.T) {
 	if len(left) > 0 {
 		t.Errorf("containers are left: %q", left)
 	}
+	// The receipt names the image by its id at the engine, and not by its name alone.
+	image, err := exec.Command("docker", "image", "inspect", "--format", "{{.Id}}", containerImage).Output()
+	f.must(err)
+	fetched := filepath.Join(t.TempDir(), "fetched")
+	f.run("job", "artifacts", events[0].Job, "--out", fetched)
+	signed := f.run("receipt", "verify", filepath.Join(fetched, "receipt.json"), "--patch", patch, "-o", "json")
+	for _, want := range []string{"\"roots\": [\n    \"" + strings.TrimSpace(string(image)) + "\"\n  ]", `"image": "` + containerImage + `"`} {
+		if !strings.Contains(signed, want) {
+			t.Errorf("%s is missing in the receipt\n%s", want, signed)
+		}
+	}
 	_, code, stderr := f.try("run", "--repo", f.repo, "--isolation", "container", "--image", "penstock/absent:1", "--max-attempts", "1", "--", "true")
 	if code != 4 || !strings.Contains(stderr, "image_missing") || !strings.Contains(stderr, "docker pull penstock/absent:1") {
 		t.Errorf("without the image: code %d, %s", code, stderr)

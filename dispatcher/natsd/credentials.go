@@ -2,7 +2,10 @@ package natsd
 
 import (
 	"cmp"
+	"crypto/ed25519"
+	"crypto/hkdf"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,6 +23,7 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/access"
+	"github.com/penstock-run/penstock/jobs/receipt"
 )
 
 // A Credential is what a server keeps of one: the public half. There is a file
@@ -30,6 +34,10 @@ type Credential struct {
 	Role    jobs.Role `json:"role"`
 	Key     string    `json:"key"`
 	Created time.Time `json:"created"`
+	// Receipts is the public key of the receipts that a worker with this credential signs, as
+	// package receipt names it; empty: of a role that runs no jobs, or made by a release that
+	// kept none.
+	Receipts string `json:"receipts,omitempty"`
 }
 
 // A Secret is a credentials file: a client needs it, and no one else may see it.
@@ -64,8 +72,52 @@ func NewCredential(role jobs.Role, name string) (Credential, Secret, error) {
 	if err != nil {
 		return Credential{}, nil, err
 	}
+	held := Credential{Name: name, Role: role, Key: key, Created: time.Now().UTC()}
+	if role == jobs.RoleWorker || role.All() {
+		signs, err := receiptKey(seed)
+		if err != nil {
+			return Credential{}, nil, err
+		}
+		held.Receipts = receipt.KeyID(signs.Public().(ed25519.PublicKey)) // which the public half of one always is
+	}
 	secret := fmt.Appendf(nil, "-----BEGIN PENSTOCK ROLE-----\n%s\n------END PENSTOCK ROLE------\n\n-----BEGIN USER NKEY SEED-----\n%s\n------END USER NKEY SEED------\n", role, seed)
-	return Credential{Name: name, Role: role, Key: key, Created: time.Now().UTC()}, secret, nil
+	return held, secret, nil
+}
+
+// receiptContext tells the keys of receipts from others that may be derived of a credential.
+const receiptContext = "penstock receipts v1"
+
+// receiptKey derives the key of receipts of a credential's seed. So who has made the credential
+// knows which receipts are its holder's, and no one else can sign one. It is not the credential's
+// key itself, with which its holder signs whatever a broker sends it.
+func receiptKey(seed []byte) (ed25519.PrivateKey, error) {
+	_, secret, err := nkeys.DecodeSeed(seed)
+	if err != nil {
+		return nil, err
+	}
+	derived, err := hkdf.Key(sha256.New, secret, nil, receiptContext, ed25519.SeedSize)
+	if err != nil {
+		return nil, err
+	}
+	return ed25519.NewKeyFromSeed(derived), nil
+}
+
+// ReceiptKey is the key with which the holder of a credentials file signs receipts.
+func ReceiptKey(file string) (ed25519.PrivateKey, error) {
+	data, err := readSmall(file)
+	if err != nil {
+		return nil, err
+	}
+	pair, err := nkeys.ParseDecoratedUserNKey(data)
+	if err != nil {
+		return nil, fmt.Errorf("credentials %s: %w", file, err)
+	}
+	defer pair.Wipe()
+	seed, err := pair.Seed()
+	if err != nil {
+		return nil, fmt.Errorf("credentials %s: %w", file, err)
+	}
+	return receiptKey(seed)
 }
 
 // Admit makes the server of a directory accept a credential, whether it runs

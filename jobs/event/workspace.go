@@ -45,6 +45,7 @@ type JailStarted struct {
 	Command []string `json:"command" jsonschema:"The agent's program and its arguments."`
 	Version string   `json:"agent_version,omitempty" jsonschema:"The version of the agent's program, if the job names one."`
 	Digest  string   `json:"agent_digest,omitempty" jsonschema:"The SHA-256 of the list of that program's files."`
+	Root    string   `json:"root,omitempty" jsonschema:"What its programs come from: the image by its id, or the SHA-256 of the list of what the host shows to every jail."`
 	Weaker  []string `json:"weaker,omitempty" jsonschema:"What the host cannot enforce and the job allowed."`
 	Watched []string `json:"watched,omitempty" jsonschema:"Limits that can be exceeded for a moment."`
 }

@@ -34,8 +34,8 @@ func KeyID(key ed25519.PublicKey) string {
 	return keyPrefix + base64.StdEncoding.EncodeToString(key)
 }
 
-// parseKeyID is the inverse of KeyID.
-func parseKeyID(id string) (ed25519.PublicKey, error) {
+// ParseKeyID is the inverse of KeyID.
+func ParseKeyID(id string) (ed25519.PublicKey, error) {
 	text, ok := strings.CutPrefix(id, keyPrefix)
 	key, err := base64.StdEncoding.DecodeString(text)
 	if !ok || err != nil || len(key) != ed25519.PublicKeySize {
@@ -87,7 +87,7 @@ func unseal(data []byte) ([]byte, ed25519.PublicKey, error) {
 	if len(e.Signatures) != 1 {
 		return nil, nil, &InvalidError{"envelope", fmt.Sprintf("has %d signatures, not 1", len(e.Signatures))}
 	}
-	key, err := parseKeyID(e.Signatures[0].KeyID)
+	key, err := ParseKeyID(e.Signatures[0].KeyID)
 	if err != nil {
 		return nil, nil, &InvalidError{"key", err.Error()}
 	}

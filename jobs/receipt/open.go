@@ -17,14 +17,14 @@ const MaxBytes = 4 << 20
 
 // An InvalidError says what of a receipt is wrong, or is not what it is about.
 type InvalidError struct {
-	Part string // envelope, payload type, key, signature, statement, patch, commit, events
+	Part string // envelope, payload type, key, worker, signature, statement, patch, commit, events
 	Why  string
 }
 
 func (e *InvalidError) Error() string { return e.Part + ": " + e.Why }
 
-// A Receipt is one whose signature is that of its key. Whether the key is a worker's is
-// for the caller to know.
+// A Receipt is one whose signature is that of its key. Whether the key is a worker's, a list
+// of workers says; see [Workers].
 type Receipt struct {
 	Statement Statement
 	Key       ed25519.PublicKey

@@ -84,6 +84,7 @@ type Conditions struct {
 	Worker  string   `json:"worker"`
 	Backend string   `json:"backend,omitempty"`
 	Weaker  []string `json:"weaker,omitempty"` // what the jail could not enforce and the job allowed
+	Mounts  []string `json:"mounts,omitempty"` // directories of the host that each jail without an image has seen
 	Policy  string   `json:"policy"`           // SHA-256 of the worker's policy, as JSON
 }
 
@@ -116,8 +117,9 @@ type Attempt struct {
 	Commit   string      // that the branch of the result has got; empty: none
 	Worker   string
 	Release  string
-	Policy   any   // of the worker
-	Events   Chain // of the session, as far as the attempt wrote it
+	Policy   any      // of the worker
+	Mounts   []string // directories of the worker's host that it shows to each jail without an image
+	Events   Chain    // of the session, as far as the attempt wrote it
 	Finished time.Time
 }
 
@@ -141,6 +143,9 @@ func (a Attempt) Statement() (Statement, error) {
 		},
 		InternalParameters: Conditions{Worker: a.Worker, Backend: a.Result.Backend, Weaker: a.Result.Weaker, Policy: rules},
 	}
+	if a.Job.Isolation != jobs.IsolationContainer {
+		s.Predicate.BuildDefinition.InternalParameters.Mounts = a.Mounts
+	}
 	s.Predicate.BuildDefinition.ResolvedDependencies = a.dependencies()
 	s.Predicate.RunDetails = Details{
 		Builder: Builder{ID: "https://github.com/penstock-run/penstock", Version: map[string]string{"penstock": a.Release}},
@@ -156,15 +161,29 @@ func (a Attempt) Statement() (Statement, error) {
 	return s, nil
 }
 
-// dependencies are what the attempt began from: the commit, and the version of the agent's
-// program, by the SHA-256 of the list of its files.
+// The names of dependencies. That of the agent's program is agent@version.
+const (
+	BaseName  = "base"  // the commit that the workspace began from
+	ImageName = "image" // what the jail's programs came from
+	HostName  = "host"  // the same, of a jail without an image
+)
+
+// dependencies are what the attempt began from: the commit, the version of the agent's
+// program, by the SHA-256 of the list of its files, and what the other programs came from.
 func (a Attempt) dependencies() []Resource {
 	var all []Resource
 	if a.Result.BaseCommit != "" {
-		all = append(all, Resource{Name: "base", URI: "git+" + a.Job.Repo.URL, Digest: map[string]string{"gitCommit": a.Result.BaseCommit}})
+		all = append(all, Resource{Name: BaseName, URI: "git+" + a.Job.Repo.URL, Digest: map[string]string{"gitCommit": a.Result.BaseCommit}})
 	}
 	if a.Result.AgentDigest != "" {
 		all = append(all, Resource{Name: a.Job.Agent.Name + "@" + a.Result.AgentVersion, Digest: map[string]string{"sha256": a.Result.AgentDigest}})
+	}
+	for _, root := range a.Result.Roots {
+		from := Resource{Name: HostName, Digest: map[string]string{"sha256": strings.TrimPrefix(root, "sha256:")}}
+		if a.Job.Isolation == jobs.IsolationContainer {
+			from.Name, from.Annotations = ImageName, map[string]any{"image": a.Job.Image}
+		}
+		all = append(all, from)
 	}
 	return all
 }

@@ -3,6 +3,7 @@ package oci
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -120,7 +121,7 @@ func features(found map[string]string) []sandbox.Feature {
 // try makes a jail of the image, and looks for the program in it.
 func (c *checks) try(ctx context.Context, b *Backend, id string) {
 	spec := c.spec
-	spec.Args = []string{jailinit.Path, jailinit.Look, c.spec.Args[0]}
+	spec.Args, spec.Image = []string{jailinit.Path, jailinit.Look, c.spec.Args[0]}, cmp.Or(imageID(id), spec.Image)
 	key := id + "\x00" + strings.Join(spec.Env, "\x00") + "\x00" + c.spec.Args[0]
 	b.mu.Lock()
 	_, known := b.tried[key]
@@ -146,5 +147,5 @@ func (c *checks) try(ctx context.Context, b *Backend, id string) {
 	}
 }
 
-// Ready returns nil: the readiness check itself starts the trial.
-func (t trial) Ready(context.Context, sandbox.Spec) error { return nil }
+// Ready returns spec as it is: the readiness check itself starts the trial.
+func (t trial) Ready(_ context.Context, spec sandbox.Spec) (sandbox.Spec, error) { return spec, nil }

@@ -2,7 +2,9 @@ package oci
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"encoding/csv"
+	"encoding/hex"
 	"fmt"
 	"slices"
 	"strconv"
@@ -83,8 +85,21 @@ func compile(spec sandbox.Spec, e engine) (*sandbox.Command, error) {
 	return &sandbox.Command{
 		Path: e.path, Args: v.args, Env: e.env,
 		Jail: mechanism.Served{Init: initConfig(spec, e, filter), Shown: v.shown, End: e.end()},
+		Root: imageID(spec.Image),
 	}, nil
 }
+
+// imageID is an image's id as all engines take it; empty: the image is named by a name.
+func imageID(image string) string {
+	digits := strings.TrimPrefix(image, idPrefix)
+	if sum, err := hex.DecodeString(digits); err != nil || len(sum) != sha256.Size {
+		return ""
+	}
+	return idPrefix + digits
+}
+
+// idPrefix begins an image's id. Podman leaves it out where it shows one, and understands it.
+const idPrefix = "sha256:"
 
 const containerName = "penstock-" + mechanism.Token
 

@@ -51,7 +51,7 @@ type Backend struct {
 // Name returns "oci".
 func (b *Backend) Name() string { return "oci" }
 
-// Command compiles spec. It resolves symbolic links of the host; it changes
+// Command compiles spec. Its Root is known if Ready has returned the Spec. It resolves symbolic links of the host; it changes
 // and starts nothing.
 func (b *Backend) Command(spec sandbox.Spec) (*sandbox.Command, error) {
 	e, err := b.engine()

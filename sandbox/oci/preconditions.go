@@ -1,6 +1,7 @@
 package oci
 
 import (
+	"cmp"
 	"context"
 	"debug/elf"
 	"encoding/json"
@@ -19,6 +20,12 @@ import (
 // of the image and looks for the program in it, once for each image and
 // program.
 func (b *Backend) Preconditions(ctx context.Context, spec sandbox.Spec) []Problem {
+	_, problems := b.examine(ctx, spec)
+	return problems
+}
+
+// examine returns the problems, and without any the id of the image.
+func (b *Backend) examine(ctx context.Context, spec sandbox.Spec) (id string, problems []Problem) {
 	c := checks{spec: spec}
 	e, err := b.engine()
 	if err != nil {
@@ -31,34 +38,36 @@ func (b *Backend) Preconditions(ctx context.Context, spec sandbox.Spec) []Proble
 		spec.Image = ""
 	}
 	if err != nil {
-		return c.problems
+		return "", c.problems
 	}
 	if !c.local(e) {
-		return c.problems
+		return "", c.problems
 	}
 	a, err := e.about(ctx)
 	if err != nil {
 		c.daemon(e, err)
-		return c.problems
+		return "", c.problems
 	}
 	c.engine(e, a)
-	id := ""
 	if spec.Image != "" {
 		id = c.image(ctx, e)
 	}
 	if len(c.problems) == 0 {
 		c.try(ctx, b, id)
 	}
-	return c.problems
+	return id, c.problems
 }
 
-// Ready returns the preconditions of spec that are not met as a
-// [PreconditionError]. [sandbox.Start] asks it first.
-func (b *Backend) Ready(ctx context.Context, spec sandbox.Spec) error {
-	if problems := b.Preconditions(ctx, spec); len(problems) > 0 {
-		return &PreconditionError{problems}
+// Ready returns the preconditions of spec that are not met as a [PreconditionError], and else
+// spec with its image by its id: a tag that moves now makes no difference to what is started
+// and what is said of it. [sandbox.Start] asks it first.
+func (b *Backend) Ready(ctx context.Context, spec sandbox.Spec) (sandbox.Spec, error) {
+	id, problems := b.examine(ctx, spec)
+	if len(problems) > 0 {
+		return spec, &PreconditionError{problems}
 	}
-	return nil
+	spec.Image = cmp.Or(imageID(id), spec.Image)
+	return spec, nil
 }
 
 type checks struct {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -83,6 +84,55 @@ func TestPreconditionsAreReportedTogether(t *testing.T) {
 				t.Errorf("got %q, want the checks of %q", got, c.want)
 			}
 		})
+	}
+}
+
+// A jail is made of the image that was found ready, by its id: whoever moves the tag
+// meanwhile changes nothing.
+func TestAnImageIsStartedByItsID(t *testing.T) {
+	digits := strings.Repeat("0a", 32)
+	for name, c := range map[string]struct{ engine, says, want string }{
+		"docker":           {"docker", "sha256:" + digits, "sha256:" + digits},
+		"podman":           {"podman", digits, "sha256:" + digits},
+		"an id of no form": {"docker", "sha256:1", "acme/agent:7"},
+	} {
+		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
+			info := goodInfo
+			if c.engine == "podman" {
+				info = `echo '{"host":{"arch":"amd64"}}'`
+			}
+			b := &oci.Backend{Engine: c.engine, Path: fake(t, info, `echo '[{"Id":"`+c.says+`","Os":"linux"}]'`), Init: os.Getenv(initVariable)}
+			b.Trust(c.says, "true")
+			spec, err := b.Ready(t.Context(), sandbox.Spec{Args: []string{"true"}, Image: "acme/agent:7"})
+			if err != nil || spec.Image != c.want {
+				t.Fatalf("got %q, %v; want %q", spec.Image, err, c.want)
+			}
+			command, err := b.Command(spec.WithDefaults())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if root := strings.HasPrefix(c.want, "sha256:"); root != (command.Root == c.want) || !slices.Contains(command.Args, c.want) {
+				t.Errorf("the root is %q, and the engine gets %q", command.Root, command.Args)
+			}
+		})
+	}
+}
+
+// The engine itself says that the container is of the image that the process names, although
+// the image has another name.
+func TestTheRootIsTheImageThatRan(t *testing.T) {
+	b := backend(t, "docker")
+	p, err := sandbox.Start(t.Context(), b, withImage(sandbox.Spec{Args: []string{"sleep", "1000"}, Label: "root.1"}), sandbox.Streams{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close(t.Context())
+	own := kept(t, b)
+	if len(own) != 1 {
+		t.Fatalf("got %q, want one token", own)
+	}
+	if record := inspect(t, "penstock-"+own[0]); p.Root() == "" || !strings.Contains(record, `"Image": "`+p.Root()+`"`) {
+		t.Errorf("the root is %q, and the engine's record: %s", p.Root(), record)
 	}
 }
 

@@ -121,7 +121,7 @@ type WorkerConfig struct {
 	CommitTrailers   bool          `yaml:"commit_trailers" env:"COMMIT_TRAILERS" doc:"end delivered commits' messages with Penstock-Job and Penstock-Session"`
 	Claude           string        `yaml:"claude" env:"CLAUDE" doc:"path of the claude program; empty looks in PATH"`
 	RequireSignature []string      `yaml:"require_signature" env:"REQUIRE_SIGNATURE" doc:"files with public keys (PEM), one of which must have signed each job; none: no signature is needed"`
-	ReceiptKey       string        `yaml:"receipt_key" env:"RECEIPT_KEY" doc:"ed25519 key that signs receipts, a PEM file; empty is receipt.key of data, which is made at the first start; none: there are no receipts"`
+	ReceiptKey       string        `yaml:"receipt_key" env:"RECEIPT_KEY" doc:"ed25519 key that signs receipts, a PEM file; empty is that of the credential in creds, and without one receipt.key of data, which is made at the first start; none: there are no receipts"`
 }
 
 // ServeConfig is what the dispatcher needs.

@@ -228,6 +228,8 @@ var resultFields = map[string]string{
 	"backend":            "What made the jail.",
 	"weaker":             "What the host could not enforce and the job allowed.",
 	"weaker[]":           "A feature's name.",
+	"roots":              "What the programs of the last attempt's jails came from.",
+	"roots[]":            "An image by its id, or the SHA-256 of the list of what the host shows to every jail.",
 	"value":              "What the agent has set as the job's result.",
 	"worker":             "The worker that ran the last attempt.",
 	"disk":               "What the workspace took on the worker's disk at the end, beside what it shared.",

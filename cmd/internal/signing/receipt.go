@@ -12,19 +12,23 @@ import (
 	"path/filepath"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/dispatcher/natsd"
 )
 
 // None is the setting of a worker that signs no receipts.
 const None = "none"
 
-// ReceiptKey is the key with which this worker signs receipts; nil: it signs none. One of the
-// data directory's own is made at its first use.
+// ReceiptKey is the key with which this worker signs receipts; nil: it signs none. Without one
+// in the settings it is that of the worker's credential. Without a credential it is the data
+// directory's own, which is made at its first use.
 func ReceiptKey(settings *cli.Config) (ed25519.PrivateKey, error) {
 	file := settings.Worker.ReceiptKey
-	switch file {
-	case None:
+	switch {
+	case file == None:
 		return nil, nil
-	case "":
+	case file == "" && settings.Creds != "":
+		return natsd.ReceiptKey(settings.Creds)
+	case file == "":
 		file = OwnReceiptKey(settings)
 		if err := makeKey(file); err != nil {
 			return nil, fmt.Errorf("make the key of receipts: %w", err)

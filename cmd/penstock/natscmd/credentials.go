@@ -64,6 +64,9 @@ func printUser(shell cli.Shell, held natsd.Credential) error {
 		return err
 	}
 	shell.Err.Printf("# users of account %s: %s\n%s\n", access.Account(held.Role), held.Name, entry)
+	if held.Receipts != "" {
+		shell.Err.Printf("# for penstock receipt verify --workers:\n%s %s\n", held.Name, held.Receipts)
+	}
 	return nil
 }
 

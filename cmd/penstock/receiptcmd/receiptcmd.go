@@ -29,7 +29,7 @@ func New(shell cli.Shell) *cobra.Command {
 began, what it used, and which patch it left. "penstock job artifacts ID receipt.json" fetches
 the receipt of a job with a repository.`,
 	}
-	cmd.AddCommand(newVerify(shell), newKey(shell))
+	cmd.AddCommand(newVerify(shell), newKey(shell), newWorkers(shell))
 	return cmd
 }
 
@@ -38,18 +38,19 @@ type compared struct{ patch, commit, events string }
 
 func newVerify(shell cli.Shell) *cobra.Command {
 	var with compared
-	var keys []string
+	var trust trusted
 	cmd := &cobra.Command{
 		Use: "verify FILE", Short: "Check a receipt, and compare it with a patch", Args: cobra.ExactArgs(1),
 		Long: `Verify checks the signature of a receipt, and compares it with what the flags name. It needs no
 pool and no network. It fails, and says what is wrong, if one byte of the receipt or of what it is
 compared with was changed.
 
-Without --key it says which key has signed, and not whose it is: anyone can make a key.`,
+The list of --workers says whose key has signed: "penstock receipt workers" prints that of a pool.
+Without --workers and --key any key is taken, and anyone can make one.`,
 		Example: `  penstock job artifacts ID --out fetched
-  penstock receipt verify fetched/receipt.json --patch fetched/changes.patch --key worker.pem`,
+  penstock receipt verify fetched/receipt.json --patch fetched/changes.patch --workers workers`,
 		RunE: func(_ *cobra.Command, args []string) error {
-			known, err := knownKeys(keys)
+			known, err := trust.workers()
 			if err != nil {
 				return err
 			}
@@ -65,7 +66,7 @@ Without --key it says which key has signed, and not whose it is: anyone can make
 				return err
 			}
 			if len(known) == 0 {
-				shell.Err.Printf("penstock: nothing says whose key that is: name the keys of your workers with --key\n")
+				shell.Err.Printf("penstock: nothing says whose key that is: name the list of your workers with --workers\n")
 			}
 			return view.One(shell.Out, *shell.Format, said)
 		},
@@ -74,17 +75,31 @@ Without --key it says which key has signed, and not whose it is: anyone can make
 	flags.StringVar(&with.patch, "patch", "", "the patch that the receipt must be about")
 	flags.StringVar(&with.commit, "commit", "", "the commit, by its whole id, that the branch of the receipt must have got")
 	flags.StringVar(&with.events, "events", "", "the events of the session, as penstock logs -o jsonl prints them, that the receipt must be about")
-	flags.StringSliceVar(&keys, "key", nil, "file with public keys (PEM), one of which must have signed (repeatable)")
+	flags.StringSliceVar(&trust.lists, "workers", nil, "file with a pool's workers and their keys, one of which must have signed (repeatable)")
+	flags.StringSliceVar(&trust.keys, "key", nil, "file with public keys (PEM), one of which must have signed (repeatable)")
 	return cmd
 }
 
-func knownKeys(files []string) (known []ed25519.PublicKey, err error) {
-	for _, file := range files {
+// Trusted are the files of the command line that say whose keys may have signed.
+type trusted struct{ lists, keys []string }
+
+// workers are all of them. Who has the keys of a file without names is called as the file.
+func (t trusted) workers() (known receipt.Workers, err error) {
+	for _, file := range t.lists {
+		list, err := readWorkers(file)
+		if err != nil {
+			return nil, cli.Usage("penstock receipt workers prints the list of a pool", "--workers %s: %w", file, err)
+		}
+		known = append(known, list...)
+	}
+	for _, file := range t.keys {
 		keys, err := signing.Public(file)
 		if err != nil {
 			return nil, cli.Usage("penstock receipt key prints that of a worker", "--key: %w", err)
 		}
-		known = append(known, keys...)
+		for _, key := range keys {
+			known = append(known, receipt.Worker{Name: file, Key: key})
+		}
 	}
 	return known, nil
 }
@@ -93,28 +108,30 @@ func knownKeys(files []string) (known []ed25519.PublicKey, err error) {
 type verified struct {
 	Job        string   `json:"job"`
 	Attempt    string   `json:"attempt"`
-	Worker     string   `json:"worker"`
+	Worker     string   `json:"worker"` // as it calls itself
+	Signer     string   `json:"signer"` // whose key has signed, by the list; empty without one
 	Key        string   `json:"key"`
-	Trusted    bool     `json:"trusted"`  // the key was named
+	Trusted    bool     `json:"trusted"`  // the key is that of the signer
 	Compared   []string `json:"compared"` // what it was compared with
 	BaseCommit string   `json:"base_commit"`
+	Roots      []string `json:"roots"` // what the programs of the jails came from
 	// Statement is the whole of it.
 	Statement receipt.Statement `json:"statement"`
 }
 
 var view = cli.View[verified]{
-	Header: []string{"JOB", "WORKER", "KEY", "TRUSTED", "BASE", "COMPARED"},
+	Header: []string{"JOB", "WORKER", "SIGNER", "KEY", "TRUSTED", "BASE", "COMPARED"},
 	Row: func(v verified) []string {
 		trusted := "no"
 		if v.Trusted {
 			trusted = "yes"
 		}
-		return []string{v.Job, v.Worker, v.Key, trusted, v.BaseCommit, strings.Join(v.Compared, ", ")}
+		return []string{v.Job, v.Worker, v.Signer, v.Key, trusted, v.BaseCommit, strings.Join(v.Compared, ", ")}
 	},
 	ID: func(v verified) string { return v.Job },
 }
 
-func verify(data []byte, known []ed25519.PublicKey, with compared) (verified, error) {
+func verify(data []byte, known receipt.Workers, with compared) (verified, error) {
 	r, err := receipt.Open(data)
 	if err != nil {
 		return verified{}, err
@@ -122,16 +139,22 @@ func verify(data []byte, known []ed25519.PublicKey, with compared) (verified, er
 	definition := r.Statement.Predicate.BuildDefinition
 	v := verified{
 		Job: definition.ExternalParameters.Job, Attempt: r.Statement.Predicate.RunDetails.Metadata.InvocationID, Worker: definition.InternalParameters.Worker,
-		Key: receipt.KeyID(r.Key), Compared: []string{}, Statement: r.Statement,
+		Key: receipt.KeyID(r.Key), Compared: []string{}, Roots: []string{}, Statement: r.Statement,
 	}
-	for _, base := range definition.ResolvedDependencies {
-		v.BaseCommit = base.Digest["gitCommit"]
+	for _, from := range definition.ResolvedDependencies {
+		switch from.Name {
+		case receipt.BaseName:
+			v.BaseCommit = from.Digest["gitCommit"]
+		case receipt.ImageName, receipt.HostName:
+			v.Roots = append(v.Roots, "sha256:"+from.Digest["sha256"])
+		}
 	}
-	for _, key := range known {
-		v.Trusted = v.Trusted || key.Equal(r.Key)
-	}
-	if len(known) > 0 && !v.Trusted {
-		return v, &receipt.InvalidError{Part: "key", Why: "the statement is signed by " + v.Key + ", which --key does not name"}
+	if len(known) > 0 {
+		signer, err := known.Signer(r)
+		if err != nil {
+			return v, err
+		}
+		v.Signer, v.Trusted = signer.Name, true
 	}
 	for _, c := range []struct {
 		name, value string
@@ -195,8 +218,8 @@ func decoded(r io.Reader) iter.Seq2[jobs.Event, error] {
 func newKey(shell cli.Shell) *cobra.Command {
 	return &cobra.Command{
 		Use: "key", Short: "Print the public half of this worker's key of receipts", Args: cobra.NoArgs,
-		Long: `Key prints the public key, in PEM, that belongs to the receipts of the workers on this data
-directory. Keep it where you verify: receipt verify --key FILE.`,
+		Long: `Key prints the public key, in PEM, that belongs to the receipts of a worker with these settings:
+that of its credential, or of the data directory. Keep it where you verify: receipt verify --key FILE.`,
 		Example: `  penstock receipt key >worker.pem`,
 		RunE: func(*cobra.Command, []string) error {
 			key, err := signing.ReceiptKey(shell.Config)
@@ -206,9 +229,9 @@ directory. Keep it where you verify: receipt verify --key FILE.`,
 			if key == nil {
 				return cli.Fail(cli.ExitNotFound, "remove worker.receipt_key", "this worker signs no receipts")
 			}
-			public, ok := key.Public().(ed25519.PublicKey)
-			if !ok {
-				return errors.New("the key has no public half")
+			public, err := half(key)
+			if err != nil {
+				return err
 			}
 			text, err := signing.PublicPEM(public)
 			if err == nil {
@@ -217,4 +240,13 @@ directory. Keep it where you verify: receipt verify --key FILE.`,
 			return err
 		},
 	}
+}
+
+// half is the public half of a key.
+func half(key ed25519.PrivateKey) (ed25519.PublicKey, error) {
+	public, ok := key.Public().(ed25519.PublicKey)
+	if !ok {
+		return nil, errors.New("the key has no public half")
+	}
+	return public, nil
 }

@@ -4,6 +4,9 @@
 package layout
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
 	"slices"
 
 	"github.com/penstock-run/penstock/sandbox"
@@ -24,6 +27,30 @@ type Host struct {
 	ReadOnly  []string
 	Hosts     []byte // of a host whose network the Spec shares
 	Resolv    []byte // the same
+	Packages  []Digest
+}
+
+// A Digest is a file of the host by its SHA-256.
+type Digest struct{ Path, SHA256 string }
+
+// Root identifies what the host shows to every jail, beside what a Spec names: its directories
+// by their paths, the copied files and the lists of its installed packages by their contents.
+// It does not cover files in these directories that are in no list of packages.
+func (h Host) Root() string {
+	sum := sha256.New()
+	for _, m := range h.Links {
+		fmt.Fprintf(sum, "link %q %q\n", m.Target, m.Source)
+	}
+	for _, m := range h.Shared {
+		fmt.Fprintf(sum, "shared %q %q\n", m.Target, m.Source)
+	}
+	for _, f := range h.Copied {
+		fmt.Fprintf(sum, "copied %q %x\n", f.Path, sha256.Sum256(f.Data))
+	}
+	for _, p := range h.Packages {
+		fmt.Fprintf(sum, "packages %q %s\n", p.Path, p.SHA256)
+	}
+	return "sha256:" + hex.EncodeToString(sum.Sum(nil))
 }
 
 // nameService is what a jail listens on where names are answered outside.

@@ -83,6 +83,7 @@ func (h *Host) readSystem(spec sandbox.Spec) error {
 			h.Copied = append(h.Copied, sandbox.File{Path: "/etc/" + name, Data: b})
 		}
 	}
+	h.Packages = installed.read()
 	h.Hidden = existing(rootfs.Hidden)
 	if os.Geteuid() == 0 {
 		h.Hidden = append(h.Hidden, existing(rootfs.HiddenFromRoot)...)

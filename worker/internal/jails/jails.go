@@ -69,7 +69,8 @@ func (s *Set) Start(ctx context.Context, in confine.Jail, start *confine.Start, 
 	s.connect(ctx, in, p, start.Listeners(p).Network)
 	weaker := words(p.Weaker())
 	s.cfg.Result.SetBackend(in.Backend.Name(), weaker...)
-	s.cfg.Tell(event.Make(event.JailStarted{Backend: in.Backend.Name(), Command: start.Spec.Args, Version: start.Version, Digest: start.Digest, Weaker: weaker, Watched: words(p.Watched())}))
+	s.cfg.Result.AddRoot(p.Root())
+	s.cfg.Tell(event.Make(event.JailStarted{Backend: in.Backend.Name(), Command: start.Spec.Args, Version: start.Version, Digest: start.Digest, Root: p.Root(), Weaker: weaker, Watched: words(p.Watched())}))
 	return p, nil
 }
 

@@ -42,11 +42,12 @@ type Config struct {
 	// them. CommitPlain leaves out the trailers that name job and session.
 	CommitAuthor string
 	CommitPlain  bool
-	// Key signs the receipt; nil: there is none. Release and Policy are the worker's, for
-	// the receipt.
+	// Key signs the receipt; nil: there is none. Release, Policy and Mounts are the worker's,
+	// for the receipt.
 	Key     ed25519.PrivateKey
 	Release string
 	Policy  any
+	Mounts  []string
 }
 
 // An Outcome is that of one attempt.
@@ -99,7 +100,7 @@ func (o *Outcome) sign(ctx context.Context, events receipt.Chain) error {
 	}
 	signed, err := receipt.Sign(o.cfg.Key, receipt.Attempt{
 		Job: o.cfg.Job, Record: o.cfg.Record, Epoch: o.cfg.Epoch, Result: o.Result.Now(), Commit: o.commit,
-		Worker: o.cfg.Worker, Release: o.cfg.Release, Policy: o.cfg.Policy, Events: events, Finished: time.Now(),
+		Worker: o.cfg.Worker, Release: o.cfg.Release, Policy: o.cfg.Policy, Mounts: o.cfg.Mounts, Events: events, Finished: time.Now(),
 	})
 	if err != nil {
 		return fmt.Errorf("sign the receipt: %w", err)

@@ -39,6 +39,15 @@ func (w *Result) Now() jobs.Result {
 	return w.now
 }
 
+// AddRoot records what the programs of a jail come from; empty: unknown.
+func (w *Result) AddRoot(root string) {
+	w.change(func(r *jobs.Result) {
+		if root != "" && !slices.Contains(r.Roots, root) {
+			r.Roots = append(slices.Clone(r.Roots), root)
+		}
+	})
+}
+
 // SetBackend records the backend of the attempt's jails, and the features that a jail
 // was allowed to lack.
 func (w *Result) SetBackend(name string, weaker ...string) {
