@@ -83,6 +83,8 @@ type Config struct {
 	// Authenticate is that of the API. The form of the login asks it about the token that
 	// was typed in.
 	Authenticate func(*http.Request) (httpapi.Identity, error)
+	// PullRequests reports why the pool can open no pull request for a job; nil: it opens none.
+	PullRequests func(jobs.Job) error
 	// ReadOnly: pages have no actions, whoever looks at them.
 	ReadOnly bool
 	Version  string // of the program

@@ -42,6 +42,12 @@ func (v *Visit) Context() context.Context { return v.R.Context() }
 // button only then.
 func (v *Visit) May(row operation.Row) bool { return v.permit(row) == nil }
 
+// OpensPullRequests reports whether the pool opens pull requests in a repository.
+func (v *Visit) OpensPullRequests(repo string) bool {
+	opens := v.s.cfg.PullRequests
+	return opens != nil && opens(jobs.Job{Repo: jobs.Repo{URL: repo}}) == nil
+}
+
 // permit refuses an operation that the identity may not ask for here.
 func (v *Visit) permit(row operation.Row) error {
 	switch {

@@ -64,7 +64,7 @@ func signed(t *testing.T, change func(*receipt.Attempt)) []byte {
 		Epoch:  3, Worker: "w", Release: "v1", Policy: map[string]any{}, Events: chain, Finished: time.Unix(200, 0),
 		Result: jobs.Result{
 			Outcome: jobs.Success, BaseCommit: commit, PatchSHA256: "edb1a6ffd4ef1f5d6a1c4b5cce2d0a4a3bb0f3d3f2c25d15a9cd0fc52e7e1c77", Branch: "penstock/j",
-			Roots: []string{"sha256:" + strings.Repeat("cd", 32)},
+			Roots:  []string{"sha256:" + strings.Repeat("cd", 32)},
 			Checks: []jobs.Check{{Command: "make test"}}, LastAttempt: jobs.Spent{Usage: jobs.Usage{Input: 7}, CostUSD: 0.25},
 			Artifacts: []jobs.Artifact{{Name: "report.xml", SHA256: strings.Repeat("ab", 32)}},
 		},

@@ -56,11 +56,13 @@ type Pool struct {
 	Dispatcher *dispatcher.Dispatcher
 	Quotas     *quota.Door // where this process may lead; else nil
 	API        *api.Server // answers requests, where this process does
-	Client     *client.Client
-	Conn       *nats.Conn
-	Logger     *slog.Logger
-	Level      *slog.LevelVar // of Logger
-	Tracing    tracing
+	// PullRequests reports why this process can open no pull request for a job; nil: it opens none.
+	PullRequests func(jobs.Job) error
+	Client       *client.Client
+	Conn         *nats.Conn
+	Logger       *slog.Logger
+	Level        *slog.LevelVar // of Logger
+	Tracing      tracing
 	// Owner is the process that runs the pool of the data directory, if it is another
 	// one.
 	Owner string
@@ -279,6 +281,7 @@ func dispatch(p *Pool, shell cli.Shell, hooks Hooks) error {
 		admit = nil // which costs nothing
 	}
 	pulls, opens := pullRequests(p, cfg, log)
+	p.PullRequests = opens
 	beside := overlaps.New(overlaps.Config{Store: overlap.Of(p.Queue.Workers()), Record: p.Queue.Get, Append: p.Log.Append, Logger: log})
 	hooks.Dispatcher.Changed = func(c record.Change) {
 		keeper.Note(c)

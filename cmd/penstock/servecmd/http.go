@@ -92,7 +92,7 @@ func serveHTTP(ctx context.Context, shell cli.Shell, p *pool.Pool, l *httpListen
 		return nil, err
 	}
 	pages := dashboard.New(dashboard.Config{
-		Client: p.Client, Authenticate: authenticate, ReadOnly: shell.Config.Serve.UIReadOnly, Version: shell.Release, Logger: log,
+		Client: p.Client, Authenticate: authenticate, PullRequests: p.PullRequests, ReadOnly: shell.Config.Serve.UIReadOnly, Version: shell.Release, Logger: log,
 		Sections: []dashboard.Section{poolpages.Section(), jobpage.Section()},
 	})
 	forModels := models(shell, p)

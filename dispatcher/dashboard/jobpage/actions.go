@@ -21,6 +21,7 @@ type action struct {
 	Label   string
 	Confirm string // what it does, told before it is done; empty: it is done at once
 	Prompt  string // the label of a text that it takes, if it takes one
+	Button  string // what the button says behind that; empty: the label, and that it is about the job
 	Danger  bool
 	Epoch   uint64 // of the attempt whose result the reader sees; 0: it does not matter
 }
@@ -50,6 +51,14 @@ func actionsOf(rec jobs.Record) []action {
 	}
 }
 
+// pullAction delivers the result of an attempt as a pull request.
+func pullAction(epoch uint64) action {
+	return action{
+		row: operation.PullRequest.Row, Name: openPull, Label: "Open a draft pull request", Button: "Accept the result, and open it", Epoch: epoch,
+		Confirm: "The result is accepted, and the pool opens a draft pull request of its branch.",
+	}
+}
+
 // An act does what a form asks for, and returns the address to go to; empty is the job.
 type act func(ctx context.Context, c *client.Client, id string, r *http.Request) (string, error)
 
@@ -69,6 +78,7 @@ func actionRoutes() []dashboard.Route {
 		"fork":      {operation.Fork.Row, fork},
 		"accept":    {operation.Review.Row, accept},
 		"reject":    {operation.Review.Row, reject},
+		openPull:    {operation.PullRequest.Row, pullRequest},
 	} {
 		routes = append(routes, dashboard.Route{Pattern: "POST /ui/jobs/{id}/" + name, Row: action.row, Serve: serveAction(action.row, action.act)})
 	}
@@ -161,12 +171,21 @@ func resume(ctx context.Context, c *client.Client, id string, r *http.Request) (
 
 // review notes what was decided about the result that the reader has seen.
 func review(ctx context.Context, c *client.Client, id string, r *http.Request, state jobs.ReviewState) error {
-	epoch, err := strconv.ParseUint(r.PostFormValue("epoch"), 10, 64)
+	epoch, err := epochOf(r)
 	if err != nil {
-		return &jobs.InvalidError{What: "request", Fields: []jobs.FieldError{{Field: "epoch", Reason: "is not a number"}}}
+		return err
 	}
 	_, err = c.Review(ctx, operation.ReviewRequest{ID: id, State: state, Comment: text(r, "text"), Epoch: epoch})
 	return err
+}
+
+// epochOf is the attempt whose result the reader has seen.
+func epochOf(r *http.Request) (uint64, error) {
+	epoch, err := strconv.ParseUint(r.PostFormValue("epoch"), 10, 64)
+	if err != nil {
+		return 0, &jobs.InvalidError{What: "request", Fields: []jobs.FieldError{{Field: "epoch", Reason: "is not a number"}}}
+	}
+	return epoch, nil
 }
 
 func accept(ctx context.Context, c *client.Client, id string, r *http.Request) (string, error) {

@@ -23,7 +23,8 @@ type head struct {
 	Spent    string
 	Finished bool
 	Failed   bool
-	Again    int // seconds after which a browser asks again; 0: nothing changes any more
+	Again    int   // seconds after which a browser asks again; 0: nothing changes any more
+	Pull     *pull // nil: there is nothing to say of a pull request
 	Actions  []action
 	Send     bool // a message may be sent
 }
@@ -50,6 +51,9 @@ func newHead(v *dashboard.Visit) (head, error) {
 	h.Failed = h.Finished && rec.Outcome != jobs.Success && rec.Outcome != jobs.Skip
 	switch rec.State {
 	case jobs.Finished:
+		if rec.PullDue() {
+			h.Again = 3
+		}
 	case jobs.Executing:
 		h.Again = 60 // the events of the session tell of changes
 	default:
@@ -59,7 +63,12 @@ func newHead(v *dashboard.Visit) (head, error) {
 	h.Spent = summary.Join(summary.Tokens(spent.Usage), summary.Dollars(spent.CostUSD))
 	h.Send = v.May(operation.Send.Row)
 	h.Actions = slices.DeleteFunc(actionsOf(rec), func(a action) bool { return !v.May(a.row) })
-	return h, nil
+	h.Pull = pullOf(rec)
+	may, err := canOpen(v, rec)
+	if may {
+		h.Actions = append(h.Actions, pullAction(rec.Epoch))
+	}
+	return h, err
 }
 
 // A tab is a part of the page, with an address of its own.

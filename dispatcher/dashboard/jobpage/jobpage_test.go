@@ -46,18 +46,22 @@ type pool struct {
 	config httpapi.Config
 	url    string
 	stop   func()
+	opens  func(jobs.Job) error // of pull requests; nil: the pool opens none
 }
 
-func open(t *testing.T) *pool {
+func open(t *testing.T, with ...func(*pool)) *pool {
 	t.Helper()
 	nc := jobstest.Start(t).Connect()
 	p := &pool{t: t, queue: jobstest.Queue(t, nc, queue.Config{}), log: jobstest.Log(t, nc), store: jobstest.Store(t, nc)}
+	for _, change := range with {
+		change(p)
+	}
 	p.dispatch(nc)
 	var err error
 	if p.client, err = client.Open(jobstest.Context(t), nc, client.Config{}); err != nil {
 		t.Fatal(err)
 	}
-	pages := dashboard.New(dashboard.Config{Client: p.client, Authenticate: identities, Sections: []dashboard.Section{jobpage.Section(), poolpages.Section()}})
+	pages := dashboard.New(dashboard.Config{Client: p.client, Authenticate: identities, PullRequests: p.opens, Sections: []dashboard.Section{jobpage.Section(), poolpages.Section()}})
 	changes, err := feed.New(nc, feed.Config{})
 	if err != nil {
 		t.Fatal(err)
@@ -68,8 +72,8 @@ func open(t *testing.T) *pool {
 }
 
 func (p *pool) dispatch(nc *nats.Conn) {
-	d := dispatcher.New(dispatcher.Config{Queue: p.queue, Log: p.log, Store: p.store})
-	server := api.New(api.Config{Dispatcher: d, Queue: p.queue, Log: p.log, Store: p.store, Tokens: jobstest.Tokens(p.t, nc), Audit: jobstest.Audit(p.t, nc)})
+	d := dispatcher.New(dispatcher.Config{Queue: p.queue, Log: p.log, Store: p.store, PullRequests: p.opens})
+	server := api.New(api.Config{Dispatcher: d, Queue: p.queue, Log: p.log, Store: p.store, Tokens: jobstest.Tokens(p.t, nc), Audit: jobstest.Audit(p.t, nc), PullRequests: p.opens})
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(ctx) }()
@@ -381,7 +385,7 @@ func TestActions(t *testing.T) {
 			t.Errorf("no action %s: %s", name, got)
 		}
 	}
-	for _, name := range []string{"answer", "send", "interrupt", "stop", "cancel", "retry", "resume", "fork", "accept", "reject"} {
+	for _, name := range []string{"answer", "send", "interrupt", "stop", "cancel", "retry", "resume", "fork", "accept", "reject", "pull-request"} {
 		if got := p.ask(jobs.RoleViewer, "POST "+base+"/"+name, url.Values{"text": {"x"}}); got.status != http.StatusForbidden {
 			t.Errorf("%s by a viewer: %d", name, got.status)
 		}

@@ -46,6 +46,7 @@ type decision struct {
 	Skip   string // the address of the next one; this one stays undecided
 	Agent  bool   // a comment may go to the agent
 	May    bool
+	Pull   bool // it may be delivered as a pull request
 }
 
 func showReview(v *dashboard.Visit) error {
@@ -57,6 +58,9 @@ func showReview(v *dashboard.Visit) error {
 	d := decision{
 		Epoch: rec.Epoch, Batch: batch, Skip: inbox(batch, rec.ID),
 		May: rec.State == jobs.Finished && v.May(operation.Review.Row), Agent: v.May(operation.Resume.Row),
+	}
+	if d.Pull, err = canOpen(v, rec); err != nil {
+		return err
 	}
 	if d.Diff, err = diffOf(v); err != nil {
 		return err
