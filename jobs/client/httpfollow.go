@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/eventstream"
 	"github.com/penstock-run/penstock/jobs/operation"
 	"github.com/penstock-run/penstock/jobs/operation/route"
 	"github.com/penstock-run/penstock/jobs/pause"
@@ -60,15 +61,12 @@ func (f *follower) read(ctx context.Context) (over bool, err error) {
 }
 
 // take takes an event of a stream, and reports whether it was the last one.
-func (f *follower) take(e streamed) (over bool, err error) {
-	switch {
-	case e.name == "end":
+func (f *follower) take(e eventstream.Event) (over bool, err error) {
+	if e.Name == "end" {
 		return true, nil
-	case len(e.data) == 0: // no event, but how soon to ask again
-		return false, nil
 	}
 	var event jobs.Event
-	if err := json.Unmarshal(e.data, &event); err != nil {
+	if err := json.Unmarshal(e.Data, &event); err != nil {
 		return false, fmt.Errorf("read an event of job %s: %w", f.id, err)
 	}
 	if event.Seq <= f.last {

@@ -8,6 +8,7 @@ import (
 	"iter"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/eventstream"
 	"github.com/penstock-run/penstock/jobs/operation"
 	"github.com/penstock-run/penstock/jobs/operation/route"
 	"github.com/penstock-run/penstock/jobs/pause"
@@ -21,7 +22,7 @@ import (
 func (c *Client) Watch(ctx context.Context, request operation.ListRequest, caught func()) iter.Seq2[jobs.Record, error] {
 	return func(yield func(jobs.Record, error) bool) {
 		r := &watcher{client: c, request: request, caught: caught, yield: yield}
-		if err := changes(ctx, c, &r.last, nil, func(e streamed) (bool, error) { return r.take(ctx, e) }); err != nil {
+		if err := changes(ctx, c, &r.last, nil, func(e eventstream.Event) (bool, error) { return r.take(ctx, e) }); err != nil {
 			yield(jobs.Record{}, fmt.Errorf("watch jobs: %w", err))
 		}
 	}
@@ -41,14 +42,11 @@ type Change struct {
 // package feed has it, for operators.
 func (c *Client) Changes(ctx context.Context, after string, lost func(error)) iter.Seq2[Change, error] {
 	return func(yield func(Change, error) bool) {
-		err := changes(ctx, c, &after, lost, func(e streamed) (bool, error) {
-			if e.name == "" {
-				return false, nil // no change, but how soon to ask again
+		err := changes(ctx, c, &after, lost, func(e eventstream.Event) (bool, error) {
+			if e.ID != "" {
+				after = e.ID
 			}
-			if e.id != "" {
-				after = e.id
-			}
-			return !yield(Change{e.id, e.name, e.data}, nil), nil
+			return !yield(Change{e.ID, e.Name, e.Data}, nil), nil
 		})
 		if err != nil {
 			yield(Change{}, fmt.Errorf("follow the changes: %w", err))
@@ -58,7 +56,7 @@ func (c *Client) Changes(ctx context.Context, after string, lost func(error)) it
 
 // changes gives the stream of changes to take, behind the last one that it has, until that
 // has enough or ctx ends.
-func changes(ctx context.Context, c *Client, last *string, lost func(error), take func(streamed) (bool, error)) error {
+func changes(ctx context.Context, c *Client, last *string, lost func(error), take func(eventstream.Event) (bool, error)) error {
 	w, ok := c.transport.(*web)
 	if !ok {
 		return errors.New("the bus has no stream of changes for clients")
@@ -90,16 +88,16 @@ type watcher struct {
 }
 
 // take takes a change, and reports whether nothing more is wanted.
-func (w *watcher) take(ctx context.Context, e streamed) (bool, error) {
+func (w *watcher) take(ctx context.Context, e eventstream.Event) (bool, error) {
 	var err error
-	switch e.name {
+	switch e.Name {
 	case "reset": // how far the reader had come is not known to the server any more
 		err = w.list(ctx)
 	case "job":
-		err = w.changed(ctx, e.data)
+		err = w.changed(ctx, e.Data)
 	}
-	if err == nil && e.id != "" {
-		w.last = e.id
+	if err == nil && e.ID != "" {
+		w.last = e.ID
 	}
 	return w.enough, err
 }

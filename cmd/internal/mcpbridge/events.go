@@ -1,12 +1,12 @@
 package mcpbridge
 
 import (
-	"bufio"
-	"bytes"
+	"cmp"
 	"errors"
 	"io"
-	"strconv"
 	"time"
+
+	"github.com/penstock-run/penstock/jobs/eventstream"
 )
 
 // The time before a broken stream is asked for again, unless the server says another one.
@@ -31,60 +31,27 @@ func (e *events) wait(tries int) time.Duration {
 
 // read writes the messages of a stream until it ends, or one is enough.
 func (e *events) read(from io.Reader, to *writer, enough func(message []byte) bool) (done bool, err error) {
-	lines := bufio.NewReaderSize(from, 64<<10)
-	var data []byte
-	id := e.last // of the event that is being read; it counts when that is complete
+	stream := eventstream.New(from, e.last, maxAnswer)
 	for {
-		line, err := readLine(lines, maxAnswer-len(data))
-		if err != nil {
-			if errors.Is(err, io.EOF) {
-				err = nil
-			}
+		got, err := stream.Next()
+		e.last, e.retry = stream.LastID(), cmp.Or(stream.Retry(), e.retry)
+		switch {
+		case errors.Is(err, io.EOF):
+			return false, nil
+		case errors.Is(err, eventstream.ErrTooLong):
+			return false, errLong
+		case err != nil:
+			return false, err
+		case len(got.Data) == 0:
+			continue // it names an id only
+		}
+		if err := to.message(got.Data); err != nil {
 			return false, err
 		}
-		field, value, _ := bytes.Cut(line, []byte(":"))
-		value = bytes.TrimPrefix(value, []byte(" "))
-		switch {
-		case len(line) == 0: // the end of an event
-			if e.last = id; len(data) == 0 {
-				continue
-			}
-			if err := to.message(data); err != nil {
-				return false, err
-			}
-			if enough(data) {
-				return true, nil
-			}
-			data = nil
-		case string(field) == "data" && len(data) > 0:
-			data = append(append(data, '\n'), value...)
-		case string(field) == "data":
-			data = bytes.Clone(value)
-		case string(field) == "id":
-			id = string(value)
-		case string(field) == "retry":
-			if ms, err := strconv.ParseUint(string(value), 10, 31); err == nil {
-				e.retry = time.Duration(ms) * time.Millisecond
-			}
+		if enough(got.Data) {
+			return true, nil
 		}
 	}
 }
 
 var errLong = errors.New("it sent a message of more than 32 MiB")
-
-// readLine reads a line, without its end. A line that its end is missing from is none.
-func readLine(r *bufio.Reader, limit int) ([]byte, error) {
-	var line []byte
-	for {
-		part, err := r.ReadSlice('\n')
-		line = append(line, part...)
-		switch {
-		case len(line) > limit:
-			return nil, errLong
-		case err == nil:
-			return bytes.TrimRight(line, "\r\n"), nil
-		case !errors.Is(err, bufio.ErrBufferFull):
-			return nil, err
-		}
-	}
-}
