@@ -280,8 +280,7 @@ func dispatch(p *Pool, shell cli.Shell, hooks Hooks) error {
 	if len(quotas) == 0 {
 		admit = nil // which costs nothing
 	}
-	pulls, opens := pullRequests(p, cfg, log)
-	p.PullRequests = opens
+	pulls := pullRequests(p, cfg, log)
 	beside := overlaps.New(overlaps.Config{Store: overlap.Of(p.Queue.Workers()), Record: p.Queue.Get, Append: p.Log.Append, Logger: log})
 	hooks.Dispatcher.Changed = func(c record.Change) {
 		keeper.Note(c)
@@ -296,12 +295,12 @@ func dispatch(p *Pool, shell cli.Shell, hooks Hooks) error {
 		}
 	}
 	p.Dispatcher = dispatcher.New(dispatcher.Config{
-		Queue: p.Queue, Log: p.Log, Store: p.Store, Able: workerparts.Able(cfg), PullRequests: opens, Caps: caps, Budgets: budgets, Admit: admit, MaxDepth: cfg.Serve.MaxDepth,
+		Queue: p.Queue, Log: p.Log, Store: p.Store, Able: workerparts.Able(cfg), PullRequests: p.PullRequests, Caps: caps, Budgets: budgets, Admit: admit, MaxDepth: cfg.Serve.MaxDepth,
 		Duties: []func(context.Context){sending.Run, keeper.Run, door.Run, pulls.Run, beside.Run}, Logger: log, Hooks: hooks.Dispatcher,
 	})
 	p.API = api.New(api.Config{
 		Dispatcher: p.Dispatcher, Queue: p.Queue, Log: p.Log, Store: p.Store, Tokens: p.Tokens, Audit: p.Audit,
-		Webhooks: p.Webhooks, Deliverer: sending, KeptUntil: keeper.Until, Quotas: quotas, PullRequests: opens, Unrecorded: p.unrecorded,
+		Webhooks: p.Webhooks, Deliverer: sending, KeptUntil: keeper.Until, Quotas: quotas, PullRequests: p.PullRequests, Unrecorded: p.unrecorded,
 	})
 	return nil
 }
