@@ -73,7 +73,7 @@ esac`
 		}
 	}
 	for name, want := range map[string]string{
-		"report.md": "| tries | 2 of 2 items have a good one; 3 tries succeeded, 3 did not |", "report.html": "success, best</span>", "report.csv": ",1,true\n", "preds.jsonl": "+short",
+		"report.md": "| tries | 2 of 2 items have a good one; 3 tries succeeded, 3 did not |", "report.html": "success, best</span>", "report.csv": ",1,1,true,", "preds.jsonl": "+short",
 	} {
 		text, err := os.ReadFile(filepath.Join(out, name))
 		if err != nil || !strings.Contains(string(text), want) {
@@ -89,7 +89,7 @@ esac`
 	if said, code, told = f.try(after(append(run, "--out", out+"3", "--limit", "3"), agent2)...); code != 3 || !strings.Contains(told, "some jobs did not succeed") {
 		t.Errorf("with an item that no try solves: exit code %d\n%s%s", code, said, told)
 	}
-	for flag, says := range map[string]string{"--best-of=21": "between 1 and 20", "--agents=claude": "best-of", "--deliver=branch": "each try would be delivered"} {
+	for flag, says := range map[string]string{"--best-of=21": "between 1 and 20", "--agents=claude": "a command after --", "--deliver=branch": "each try would be delivered"} {
 		if said, code, told = f.try(after(append(run, flag), agent2)...); code != 2 || !strings.Contains(told, says) {
 			t.Errorf("%s: exit code %d\n%s%s", flag, code, said, told)
 		}

@@ -150,7 +150,8 @@ func (r *reportReader) entries(ctx context.Context, list []jobs.Record) ([]repor
 
 // ofRecord is what the record of a job tells of it.
 func ofRecord(rec jobs.Record) report.Entry {
-	entry := report.Entry{Item: report.Item{ID: name(rec), Title: rec.Title, Job: rec.ID, Of: rec.Labels[report.ItemLabel], Agent: rec.Labels[report.AgentLabel]}}
+	entry := report.Entry{Item: report.Item{ID: name(rec), Title: rec.Title, Job: rec.ID}}
+	entry.Label(rec.Labels)
 	if rec.State != jobs.Finished {
 		return entry
 	}
@@ -180,7 +181,7 @@ func (r *reportReader) entry(ctx context.Context, rec jobs.Record) (report.Entry
 	}
 	entry := report.Of(rec.Title, result, &changes)
 	entry.ID, entry.Review = name(rec), rec.Reviewed()
-	entry.Of, entry.Agent = rec.Labels[report.ItemLabel], rec.Labels[report.AgentLabel]
+	entry.Label(rec.Labels)
 	return entry, err
 }
 

@@ -5,28 +5,34 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/penstock-run/penstock/jobs"
 )
 
 // Labels of the jobs of a batch that runs each item several times: with several agents, to
-// compare them, or with one, to keep the best.
+// compare them, or with one, to keep the best, or several times with each of several agents.
 const (
 	ItemLabel  = "compare.item"  // the item
-	AgentLabel = "compare.agent" // the agent: NAME, or NAME=MODEL
+	AgentLabel = "compare.agent" // the agent: NAME, NAME@VERSION, NAME=MODEL or NAME@VERSION=MODEL
 	TryLabel   = "compare.try"   // which of the tries, from 1
 )
 
-// An Agent is what one of the agents that a batch compares came to.
+// An Agent is what one of the agents that a batch compares came to. An agent that tries an item
+// several times succeeds with it if one try does: tries of one item are not independent of each
+// other, and items are.
 type Agent struct {
-	Agent     string  `json:"agent" jsonschema:"The agent: NAME, or NAME=MODEL."`
+	Agent     string  `json:"agent" jsonschema:"The agent: NAME, NAME@VERSION, NAME=MODEL or NAME@VERSION=MODEL."`
 	Items     int     `json:"items" jsonschema:"How many items it runs."`
-	Judged    int     `json:"judged" jsonschema:"How many of them ended, not counting those that were cancelled or skipped."`
-	Succeeded int     `json:"succeeded" jsonschema:"How many of these ended in success."`
+	Judged    int     `json:"judged" jsonschema:"With how many of them it is known whether it succeeds, not counting runs that were cancelled or skipped."`
+	Succeeded int     `json:"succeeded" jsonschema:"With how many of these it succeeded, where it tries them several times with at least one try."`
 	Rate      float64 `json:"rate" jsonschema:"The part of the judged that succeeded."`
 	Low       float64 `json:"low" jsonschema:"The lower end of the rate's 95 % confidence interval, by Wilson's method."`
 	High      float64 `json:"high" jsonschema:"The upper end of it."`
 	Only      int     `json:"only" jsonschema:"With how many items it alone succeeded."`
+	Best      int     `json:"best" jsonschema:"With how many items it succeeded with the best result of all agents, or one as good as the best: by checks, then size of the change, then cost."`
+	Tries     int     `json:"tries,omitempty" jsonschema:"Where it tries items several times: how many of the tries ended, not counting those that were cancelled or skipped."`
+	GoodTries int     `json:"good_tries,omitempty" jsonschema:"How many of these tries succeeded."`
 
 	Checks       int `json:"checks" jsonschema:"How many checks ran, of all its items."`
 	ChecksPassed int `json:"checks_passed" jsonschema:"How many of them passed."`
@@ -54,8 +60,8 @@ type Comparison struct {
 // An agentTally gathers what agents came to, in the order in which they were first seen.
 type agentTally struct {
 	agents []*Agent
-	items  []string                           // in their order
-	of     map[string]map[string]jobs.Outcome // by item and agent; of those that were judged
+	items  []string                    // in their order
+	of     map[string]map[string]*runs // by item and agent
 }
 
 // agent returns the tally of an agent; nil: there are too many.
@@ -71,6 +77,21 @@ func (c *agentTally) agent(name string) *Agent {
 	return c.agents[i]
 }
 
+// runs are what an agent has come to at an item.
+func (c *agentTally) runs(item, agent string) *runs {
+	if c.of == nil {
+		c.of = map[string]map[string]*runs{}
+	}
+	if c.of[item] == nil {
+		c.of[item] = map[string]*runs{}
+		c.items = append(c.items, item)
+	}
+	if c.of[item][agent] == nil {
+		c.of[item][agent] = &runs{}
+	}
+	return c.of[item][agent]
+}
+
 // add adds an item that an agent runs.
 func (c *agentTally) add(e Entry) {
 	if e.Agent == "" {
@@ -80,7 +101,7 @@ func (c *agentTally) add(e Entry) {
 	if a == nil {
 		return
 	}
-	a.Items++
+	c.runs(e.Of, e.Agent).add(e.Outcome)
 	if e.Outcome == "" {
 		return
 	}
@@ -89,7 +110,12 @@ func (c *agentTally) add(e Entry) {
 	if e.Outcome == jobs.Cancellation || e.Outcome == jobs.Skip {
 		return
 	}
-	a.Judged++
+	if e.IsTry() {
+		a.Tries++
+	}
+	if e.IsTry() && e.Outcome == jobs.Success {
+		a.GoodTries++
+	}
 	a.seconds = append(a.seconds, e.Seconds)
 	if e.Durations.Agent > 0 {
 		a.ran = append(a.ran, e.Durations.Agent)
@@ -97,35 +123,31 @@ func (c *agentTally) add(e Entry) {
 	if n := e.Added + e.Removed; n > 0 {
 		a.lines = append(a.lines, float64(n))
 	}
-	if e.Outcome == jobs.Success {
-		a.Succeeded++
-	}
-	if c.of == nil {
-		c.of = map[string]map[string]jobs.Outcome{}
-	}
-	if c.of[e.Of] == nil {
-		c.of[e.Of] = map[string]jobs.Outcome{}
-		c.items = append(c.items, e.Of)
-	}
-	c.of[e.Of][e.Agent] = e.Outcome
 }
 
 // result is what the agents came to, the best first, and each pair of them.
-func (c *agentTally) result() (agents []Agent, comparisons []Comparison) {
+func (c *agentTally) result(rows []Item) (agents []Agent, comparisons []Comparison) {
 	for _, item := range c.items {
-		alone := ""
-		for name, outcome := range c.of[item] {
-			if outcome == jobs.Success && alone != "" {
-				alone = ""
-				break
-			} else if outcome == jobs.Success {
-				alone = name
+		judged := 0
+		var good []string
+		for name, r := range c.of[item] {
+			a := c.agent(name)
+			a.Items++
+			if !r.settled() {
+				continue
+			}
+			judged++
+			a.Judged++
+			if r.succeeded > 0 {
+				good = append(good, name)
+				a.Succeeded++
 			}
 		}
-		if alone != "" && len(c.of[item]) > 1 {
-			c.agent(alone).Only++
+		if len(good) == 1 && judged > 1 {
+			c.agent(good[0]).Only++
 		}
 	}
+	c.countBest(rows)
 	for _, a := range c.agents {
 		a.Rate, a.Low, a.High = wilson(a.Succeeded, a.Judged)
 		a.Lines, a.Seconds, a.AgentRun = median(a.lines), median(a.seconds), median(a.ran)
@@ -140,16 +162,43 @@ func (c *agentTally) result() (agents []Agent, comparisons []Comparison) {
 	return agents, comparisons
 }
 
+// countBest counts with how many items each agent has the best result, or one as good. So the order
+// of agents decides nothing.
+func (c *agentTally) countBest(rows []Item) {
+	best := map[string]Item{}
+	for i, is := range BestBy(rows, func(i Item) string { return i.Of }) {
+		if is && rows[i].Outcome == jobs.Success {
+			best[rows[i].Of] = rows[i]
+		}
+	}
+	for i, is := range BestBy(rows, agentRuns) {
+		first, known := best[rows[i].Of]
+		if !is || !known || compareTries(rows[i], first) > 0 {
+			continue
+		}
+		if a := c.agent(rows[i].Agent); a != nil {
+			a.Best++
+		}
+	}
+}
+
+// agentRuns is the same for all runs of an item by one agent; "" for those of no agent.
+func agentRuns(i Item) string {
+	if i.Agent == "" {
+		return ""
+	}
+	return i.Of + "\x00" + i.Agent
+}
+
 // compare compares two agents by the items that both have ended.
 func (c *agentTally) compare(a, b string) Comparison {
 	d := Comparison{A: a, B: b}
 	for _, item := range c.items {
-		one, ended := c.of[item][a]
-		other, both := c.of[item][b]
-		if !ended || !both {
+		one, other := c.of[item][a], c.of[item][b]
+		if one == nil || other == nil || !one.settled() || !other.settled() {
 			continue
 		}
-		switch good, better := one == jobs.Success, other == jobs.Success; {
+		switch good, better := one.succeeded > 0, other.succeeded > 0; {
 		case good && better:
 			d.Both++
 		case good:
@@ -231,11 +280,43 @@ func (a Agent) CostOfSuccess() float64 {
 	return a.CostUSD / float64(a.Succeeded)
 }
 
+// Solved is with how many items it succeeded, for people, and with how many tries if there are several.
+func (a Agent) Solved() string {
+	text := fmt.Sprintf("%d of %d", a.Succeeded, a.Judged)
+	if a.Tries > 0 {
+		text += fmt.Sprintf(", with %d of %d tries", a.GoodTries, a.Tries)
+	}
+	return text
+}
+
 // A Row is what each agent made of one item, in the order of the report's agents; nil: it
 // does not run it, or the report does not list it.
 type Row struct {
-	Of    string
-	Items []*Item
+	Of   string
+	Runs []*Run
+}
+
+// A Run is what an agent made of an item: its only run, or the best of its tries. Where none of them
+// has ended, it is the first.
+type Run struct {
+	*Item
+	runs runs
+}
+
+// Facts are those of the run, for people, and with how many tries the agent succeeded if there are
+// several.
+func (r *Run) Facts() string {
+	var words []string
+	if r.Best {
+		words = append(words, "best")
+	}
+	if r.runs.all > 1 {
+		words = append(words, fmt.Sprintf("%d of %d tries", r.runs.succeeded, r.runs.all))
+	}
+	if facts := r.Item.Facts(); facts != "" {
+		words = append(words, facts)
+	}
+	return strings.Join(words, " · ")
 }
 
 // Matrix is what each agent made of each item, of those that the report lists.
@@ -246,7 +327,7 @@ func (b *Report) Matrix() []Row {
 	}
 	var rows []Row
 	at := map[string]int{}
-	for n := range b.Rows {
+	for n, best := range BestBy(b.Rows, agentRuns) {
 		item := &b.Rows[n]
 		i, known := column[item.Agent]
 		if !known {
@@ -254,9 +335,16 @@ func (b *Report) Matrix() []Row {
 		}
 		if _, seen := at[item.Of]; !seen {
 			at[item.Of] = len(rows)
-			rows = append(rows, Row{Of: item.Of, Items: make([]*Item, len(b.Agents))})
+			rows = append(rows, Row{Of: item.Of, Runs: make([]*Run, len(b.Agents))})
 		}
-		rows[at[item.Of]].Items[i] = item
+		run := &rows[at[item.Of]].Runs[i]
+		if *run == nil {
+			*run = &Run{Item: item}
+		}
+		if best {
+			(*run).Item = item
+		}
+		(*run).runs.add(item.Outcome)
 	}
 	return rows
 }

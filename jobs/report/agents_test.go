@@ -61,8 +61,65 @@ c: 0/1 of 10, 0.00 (0.000–0.793), 0 alone, 9/18 checks, 4 lines, 10 s, 5 s, 90
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"| b\\|x | 3 of 10 | 30 % | 11–60 % | 1 | 13 of 20 |", "| a, b\\|x | 2 | 6 | 1 | 1 | 0.125 |", "| item | a | b\\|x | c |\n|---|---|---|---|\n",
+		"| b\\|x | 3 of 10 | 30 % | 11–60 % | 1 | 3 | 13 of 20 |", "| a, b\\|x | 2 | 6 | 1 | 1 | 0.125 |", "| item | a | b\\|x | c |\n|---|---|---|---|\n",
 		"| 0 | success · 2/2 checks · +3 −1 · 10 s · $0.50 | success · ", "| 9 | failure · 1/2 checks", " | missing |\n",
+	} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("no %q in\n%s", want, text.String())
+		}
+	}
+}
+
+// Two agents try three items twice. Agents are judged by items, which one try solves; which agent has the
+// best of an item does not depend on their order.
+func TestTriesOfAgents(t *testing.T) {
+	b := report.New(report.Report{Batch: "n"})
+	for _, run := range []struct {
+		item, agent string
+		try, lines  int
+		outcome     jobs.Outcome
+	}{
+		{"1", "a", 1, 5, jobs.Failure}, {"1", "a", 2, 3, jobs.Success}, {"1", "b@1.0.0", 1, 2, jobs.Success}, {"1", "b@1.0.0", 2, 2, jobs.Success},
+		{"2", "a", 1, 4, jobs.Success}, {"2", "a", 2, 9, jobs.Cancellation}, {"2", "b@1.0.0", 1, 1, jobs.Failure}, {"2", "b@1.0.0", 2, 1, jobs.Failure},
+		{"3", "a", 1, 4, jobs.Success}, {"3", "a", 2, 7, jobs.Success}, {"3", "b@1.0.0", 1, 4, jobs.Success}, {"3", "b@1.0.0", 2, 1, ""},
+		{"4", "a", 1, 1, jobs.Failure}, {"4", "a", 2, 1, ""}, {"4", "b@1.0.0", 1, 1, jobs.Failure}, {"4", "b@1.0.0", 2, 1, jobs.Failure},
+	} {
+		e := report.Of("t", jobs.Result{Outcome: run.outcome, CostUSD: 1}, &patchstat.Stat{Added: run.lines, Files: []patchstat.File{{Path: "f"}}})
+		e.Label(map[string]string{report.ItemLabel: run.item, report.AgentLabel: run.agent, report.TryLabel: fmt.Sprint(run.try)})
+		e.ID = fmt.Sprint(run.item, "-", run.agent, "-try", run.try)
+		b.Add(e)
+	}
+	made := b.Report()
+	var shown, best []string
+	for _, a := range made.Agents {
+		shown = append(shown, fmt.Sprintf("%s: %s of %d items, %s, %d alone, %d best, $%v", a.Agent, a.Solved(), a.Items, a.Percent(), a.Only, a.Best, a.CostUSD))
+	}
+	for _, row := range made.Rows {
+		if row.Best {
+			best = append(best, row.ID)
+		}
+	}
+	if got := strings.Join(shown, "\n"); got != `a: 3 of 3, with 4 of 6 tries of 4 items, 100 %, 1 alone, 2 best, $7
+b@1.0.0: 2 of 4, with 3 of 7 tries of 4 items, 50 %, 0 alone, 2 best, $7` {
+		t.Errorf("got\n%s", got)
+	}
+	if got := strings.Join(best, " "); got != "1-b@1.0.0-try1 2-a-try1 3-a-try1 4-a-try1" {
+		t.Errorf("the best are %s", got)
+	}
+	if *made.Tries != (report.Tries{Items: 4, Runs: 16, Solved: 3, Succeeded: 7, Failed: 7}) {
+		t.Errorf("tries %+v", made.Tries)
+	}
+	if c := made.Comparisons[0]; c.Both != 2 || c.OnlyA != 1 || c.OnlyB != 0 || c.Neither != 0 {
+		t.Errorf("a and b: %+v", c)
+	}
+	var text strings.Builder
+	if err := made.Markdown(&text, nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"| item | a | `b@1.0.0` |\n", "| `b@1.0.0` | 2 of 4, with 3 of 7 tries | 50 % |",
+		"| 1 | success · 1 of 2 tries · +3 −0 · – · $1.00 | success · best · 2 of 2 tries · +2 −0 · – · $1.00 |",
+		"| 3 | success · best · 2 of 2 tries · +4 −0 · – · $1.00 | success · 1 of 2 tries · +4 −0 · – · $1.00 |",
 	} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("no %q in\n%s", want, text.String())

@@ -163,7 +163,7 @@ func (b *Builder) Report() *Report {
 	slices.SortStableFunc(r.Slowest, func(x, y Item) int { return cmp.Compare(y.Seconds, x.Seconds) })
 	r.Slowest = r.Slowest[:min(len(r.Slowest), maxSlowest)]
 	b.addOverlaps()
-	r.Agents, r.Comparisons = b.compared.result()
+	r.Agents, r.Comparisons = b.compared.result(r.Rows)
 	if r.Bases == nil {
 		r.Bases = slices.Sorted(maps.Keys(b.commits))
 		if more := len(r.Bases) - maxBases; more > 0 {

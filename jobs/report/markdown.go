@@ -199,36 +199,44 @@ var mdSpecial = strings.NewReplacer(
 // Cell is text of strangers as it stands in a cell of a table of Markdown.
 func Cell(s string, most int) string { return mdSpecial.Replace(Line(s, most)) }
 
+// agentCell is an agent in a cell of a table. A name with a version would be the address of a mail.
+func agentCell(name string) string {
+	if !strings.Contains(name, "@") || strings.Contains(name, "`") {
+		return Cell(name, 100)
+	}
+	return "`" + strings.ReplaceAll(Line(name, 100), "|", `\|`) + "`"
+}
+
 // markdownAgents shows the agents that the batch compares, and what each made of each item.
 func (b *Report) markdownAgents(p printer) {
 	if len(b.Agents) == 0 {
 		return
 	}
-	p("\n## Agents\n\n| agent | succeeded | rate | 95 %% confidence | alone | checks passed | lines | time | tokens | cost | cost of a success |\n|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n")
+	p("\n## Agents\n\n| agent | succeeded | rate | 95 %% confidence | alone | best | checks passed | lines | time | tokens | cost | cost of a success |\n|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n")
 	for _, a := range b.Agents {
-		p("| %s | %d of %d | %s | %s | %d | %s | %.0f | %s | %s | %s | %s |\n", Cell(a.Agent, 100), a.Succeeded, a.Judged, a.Percent(), a.Interval(), a.Only,
+		p("| %s | %s | %s | %s | %d | %d | %s | %.0f | %s | %s | %s | %s |\n", agentCell(a.Agent), a.Solved(), a.Percent(), a.Interval(), a.Only, a.Best,
 			a.Passed(), a.Lines, Seconds(a.Seconds), Number(a.Usage.Total()), Dollars(a.CostUSD), Dollars(a.CostOfSuccess()))
 	}
-	p("\nLines and time are medians.\n")
+	p("\nLines and time are medians. Alone: no other agent succeeded with the item. Best: no other agent's result of it is better.\n")
 	if len(b.Comparisons) > 0 {
 		p("\n| agents | both | only the first | only the second | neither | chance |\n|---|---:|---:|---:|---:|---:|\n")
 		for _, d := range b.Comparisons {
-			p("| %s, %s | %d | %d | %d | %d | %.3f |\n", Cell(d.A, 100), Cell(d.B, 100), d.Both, d.OnlyA, d.OnlyB, d.Neither, d.P)
+			p("| %s, %s | %d | %d | %d | %d | %.3f |\n", agentCell(d.A), agentCell(d.B), d.Both, d.OnlyA, d.OnlyB, d.Neither, d.P)
 		}
 		p("\nOf items that both have ended. Chance is how likely so large a difference is if neither is better; below 0.05 it is taken for one.\n")
 	}
 	p("\n| item |")
 	for _, a := range b.Agents {
-		p(" %s |", Cell(a.Agent, 100))
+		p(" %s |", agentCell(a.Agent))
 	}
 	p("\n|---|%s\n", strings.Repeat("---|", len(b.Agents)))
 	for _, row := range b.Matrix() {
 		p("| %s |", Cell(row.Of, 128))
-		for _, item := range row.Items {
-			if item == nil {
+		for _, run := range row.Runs {
+			if run == nil {
 				p(" |")
 			} else {
-				p(" %s |", strings.TrimSuffix(item.Name()+" · "+item.Facts(), " · "))
+				p(" %s |", strings.TrimSuffix(run.Name()+" · "+run.Facts(), " · "))
 			}
 		}
 		p("\n")

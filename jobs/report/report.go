@@ -74,7 +74,8 @@ type Item struct {
 	Title   string       `json:"title,omitempty" jsonschema:"Its title."`
 	Of      string       `json:"of,omitempty" jsonschema:"In a batch that runs each item several times: the item."`
 	Agent   string       `json:"agent,omitempty" jsonschema:"In a batch that compares agents: the agent."`
-	Best    bool         `json:"best,omitempty" jsonschema:"Of several tries of an item: whether it is the best of those that have ended."`
+	Try     int          `json:"try,omitempty" jsonschema:"Of several tries of an item, or of an agent at an item: which one, from 1."`
+	Best    bool         `json:"best,omitempty" jsonschema:"Of several tries of an item, by all agents that it has: whether it is the best of those that have ended."`
 	Job     string       `json:"job,omitempty" jsonschema:"The job's id."`
 	Outcome jobs.Outcome `json:"outcome,omitempty" jsonschema:"How it ended; not there: it has no result."`
 	Reason  jobs.Reason  `json:"reason,omitempty" jsonschema:"Why, if it did not succeed."`

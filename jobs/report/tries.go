@@ -3,6 +3,7 @@ package report
 import (
 	"cmp"
 	"fmt"
+	"strconv"
 
 	"github.com/penstock-run/penstock/jobs"
 )
@@ -23,8 +24,16 @@ func (t Tries) Text() string {
 	return fmt.Sprintf("%d of %d items have a good one; %d tries succeeded, %d did not", t.Solved, t.Items, t.Succeeded, t.Failed)
 }
 
-// Try reports whether an item is one of several tries of another.
-func (i Item) Try() bool { return i.Of != "" && i.Agent == "" }
+// Label notes what the labels of the item's job say of it.
+func (i *Item) Label(labels map[string]string) {
+	i.Of, i.Agent = labels[ItemLabel], labels[AgentLabel]
+	if n, err := strconv.Atoi(labels[TryLabel]); err == nil && n > 0 {
+		i.Try = n
+	}
+}
+
+// IsTry reports whether an item is one of several tries of another, of which the best is kept.
+func (i Item) IsTry() bool { return i.Of != "" && (i.Agent == "" || i.Try > 0) }
 
 // Best returns the index of the best of several tries of one item; -1: none has ended. A
 // success is better than anything else; then it counts how many of its checks passed,
@@ -69,48 +78,97 @@ func (i Item) passed() float64 {
 	return float64(i.ChecksPassed) / float64(i.Checks)
 }
 
+// BestBy says of each item whether it is the best of those with the same key; those whose key is
+// "" are none's best.
+func BestBy(rows []Item, key func(Item) string) []bool {
+	of := map[string][]int{}
+	for i, row := range rows {
+		if name := key(row); name != "" {
+			of[name] = append(of[name], i)
+		}
+	}
+	is := make([]bool, len(rows))
+	for _, at := range of {
+		tries := make([]Item, 0, len(at))
+		for _, i := range at {
+			tries = append(tries, rows[i])
+		}
+		if best := Best(tries); best >= 0 {
+			is[at[best]] = true
+		}
+	}
+	return is
+}
+
+// tryOf is the item that an item is a try of; "" if it is none.
+func tryOf(i Item) string {
+	if i.IsTry() {
+		return i.Of
+	}
+	return ""
+}
+
 // markBest marks the best try of each item, and returns what all of them came to; nil: no
 // item was tried several times.
 func markBest(rows []Item) *Tries {
-	of := map[string][]int{}
-	for i, row := range rows {
-		if row.Try() {
-			of[row.Of] = append(of[row.Of], i)
+	all, of := &Tries{}, map[string]*runs{}
+	for i, best := range BestBy(rows, tryOf) {
+		row := &rows[i]
+		row.Best = best
+		if !row.IsTry() {
+			continue
+		}
+		if of[row.Of] == nil {
+			of[row.Of] = &runs{}
+		}
+		of[row.Of].add(row.Outcome)
+		all.Runs++
+		switch {
+		case row.Outcome == jobs.Success:
+			all.Succeeded++
+		case row.Outcome != "" && row.Outcome != jobs.Skip:
+			all.Failed++
 		}
 	}
 	if len(of) == 0 {
 		return nil
 	}
-	all := &Tries{Items: len(of)}
-	for _, at := range of {
-		var tries []Item
-		ended := 0
-		for _, i := range at {
-			tries = append(tries, rows[i])
-			all.Runs++
-			if rows[i].Outcome != "" {
-				ended++
-			}
-			switch {
-			case rows[i].Outcome == jobs.Success:
-				all.Succeeded++
-			case rows[i].Outcome != "" && rows[i].Outcome != jobs.Skip:
-				all.Failed++
-			}
-		}
-		best := Best(tries)
-		if best >= 0 {
-			rows[at[best]].Best = true
-		}
+	all.Items = len(of)
+	for _, r := range of {
 		switch {
-		case best >= 0 && goodness(tries[best].Outcome) > 0:
+		case r.succeeded+r.skipped > 0:
 			all.Solved++
-		case ended == len(tries):
+		case r.ended == r.all:
 			all.Unsolved++
 		}
 	}
 	return all
 }
+
+// runs count what the runs of an item came to.
+type runs struct{ all, ended, judged, succeeded, skipped int }
+
+func (r *runs) add(o jobs.Outcome) {
+	r.all++
+	if o == "" {
+		return
+	}
+	r.ended++
+	switch o {
+	case jobs.Skip:
+		r.skipped++
+	case jobs.Cancellation:
+	case jobs.Success:
+		r.succeeded++
+		r.judged++
+	default:
+		r.judged++
+	}
+}
+
+// settled reports whether it is known if one of them succeeds, not counting those that were
+// cancelled or skipped.
+func (r *runs) settled() bool { return r.succeeded > 0 || r.ended == r.all && r.judged > 0 }
 
 // Failed is how many items ended without success or skip: of several tries of one, all.
 func (b *Report) Failed() int {

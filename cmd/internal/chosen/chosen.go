@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -33,11 +32,11 @@ type Results struct {
 	List   []jobs.Result
 	Pool   *pool.Pool // that they were read from; nil: from a directory
 
-	left   []jobs.Result     // that are left out, since they were rejected
-	worse  []jobs.Result     // that are left out, since another try of their item is better
-	agents map[string]string // by item; "" in a batch that compares none
-	tries  map[string]string // of what each try is one, by item
-	open   func(context.Context, jobs.Result) (io.ReadCloser, error)
+	all   []jobs.Result          // with those that are worse than another
+	left  []jobs.Result          // that are left out, since they were rejected
+	worse []jobs.Result          // that are left out, since another try of their item is better
+	items map[string]report.Item // what each is a run of, by which agent, and how large where that decides
+	open  func(context.Context, jobs.Result) (io.ReadCloser, error)
 }
 
 // With calls fn with the results of a results directory, or of a batch of the pool.
@@ -102,8 +101,9 @@ func ofDir(arg string, dir *results.Dir) (c Results, err error) {
 	}
 	m := dir.Manifest()
 	c.Batch = m.ID
+	c.items = make(map[string]report.Item, len(m.Items))
 	for _, item := range m.Items {
-		c.know(item.ID, item.Of, item.Agent)
+		c.items[item.ID] = report.Item{Of: item.Of, Agent: item.Agent, Try: item.Try}
 	}
 	c.open = func(_ context.Context, r jobs.Result) (io.ReadCloser, error) { return dir.Patch(r.ID) }
 	return c, nil
@@ -112,6 +112,7 @@ func ofDir(arg string, dir *results.Dir) (c Results, err error) {
 func ofPool(ctx context.Context, p *pool.Pool, id string) (Results, error) {
 	c := Results{Source: id, Batch: id, Pool: p}
 	c.open = func(ctx context.Context, r jobs.Result) (io.ReadCloser, error) { return p.Client.Patch(ctx, r.Job) }
+	c.items = map[string]report.Item{}
 	list, err := p.Jobs(ctx, operation.ListRequest{Batch: id, Outcome: jobs.Success})
 	if err != nil {
 		return c, err
@@ -121,7 +122,9 @@ func ofPool(ctx context.Context, p *pool.Pool, id string) (Results, error) {
 		if err != nil {
 			return c, fmt.Errorf("result of job %s: %w", rec.ID, err)
 		}
-		c.know(r.ID, rec.Labels[report.ItemLabel], rec.Labels[report.AgentLabel])
+		var item report.Item
+		item.Label(rec.Labels)
+		c.items[r.ID] = item
 		if rec.Reviewed() == jobs.Rejected {
 			c.left = append(c.left, r)
 			continue
@@ -137,46 +140,53 @@ func (c *Results) add(r jobs.Result) {
 	}
 }
 
-// know notes what an item is a run of, and by which agent.
-func (c *Results) know(item, of, agent string) {
-	if c.agents == nil {
-		c.agents, c.tries = map[string]string{}, map[string]string{}
-	}
-	c.agents[item] = agent
-	if (report.Item{Of: of, Agent: agent}).Try() {
-		c.tries[item] = of
-	}
-}
-
 // best calls fn with the best of several tries of each item.
 func (c *Results) best(ctx context.Context, fn func(Results) error) error {
-	of := map[string][]report.Item{}
 	count := map[string]int{}
 	for _, r := range c.List {
-		count[c.tries[r.ID]]++
+		count[c.items[r.ID].Of]++
 	}
 	for _, r := range c.List {
-		name := c.tries[r.ID]
-		if name == "" || count[name] == 1 { // there is nothing to choose, so its patch need not be read
+		item := c.items[r.ID]
+		if !item.IsTry() || count[item.Of] == 1 { // there is nothing to choose, so its patch need not be read
 			continue
 		}
 		stat, err := c.stat(ctx, r)
 		if err != nil {
 			return fmt.Errorf("the patch of item %s: %w", r.ID, err)
 		}
-		of[name] = append(of[name], report.Of("", r, &stat).Item)
+		entry := report.Of("", r, &stat).Item
+		entry.Of, entry.Agent, entry.Try = item.Of, item.Agent, item.Try
+		c.items[r.ID] = entry
 	}
-	isWorse := func(r jobs.Result) bool {
-		tries := of[c.tries[r.ID]]
-		return len(tries) > 0 && tries[report.Best(tries)].ID != r.ID
-	}
+	c.all = slices.Clone(c.List)
+	c.keepBest()
+	return fn(*c)
+}
+
+// keepBest moves all but the best of several tries of each item from the list to the worse ones.
+func (c *Results) keepBest() {
+	var rows []report.Item
 	for _, r := range c.List {
-		if isWorse(r) {
+		row := c.items[r.ID]
+		row.Outcome = r.Outcome // all are successes
+		rows = append(rows, row)
+	}
+	best := report.BestBy(rows, func(i report.Item) string {
+		if !i.IsTry() {
+			return ""
+		}
+		return i.Of
+	})
+	var list []jobs.Result
+	for i, r := range c.List {
+		if rows[i].IsTry() && !best[i] {
 			c.worse = append(c.worse, r)
+		} else {
+			list = append(list, r)
 		}
 	}
-	c.List = slices.DeleteFunc(c.List, isWorse)
-	return fn(*c)
+	c.List = list
 }
 
 // stat reads what a patch changes.
@@ -194,12 +204,19 @@ func (c *Results) Only(agent string) error {
 	if agent == "" {
 		return nil
 	}
-	names := slices.Compact(slices.Sorted(maps.Values(c.agents)))
-	if !slices.Contains(names, agent) {
+	var names []string
+	for _, item := range c.items {
+		names = append(names, item.Agent)
+	}
+	slices.Sort(names)
+	if names = slices.Compact(names); !slices.Contains(names, agent) {
 		return cli.Usage("", "--agent: batch %s compares no agent %q; it has %s", c.Batch, agent, cmp.Or(strings.Join(names, ", "), "none"))
 	}
-	other := func(r jobs.Result) bool { return c.agents[r.ID] != agent }
+	// The best of all tries may be another agent's.
+	c.List, c.worse = slices.Clone(c.all), nil
+	other := func(r jobs.Result) bool { return c.items[r.ID].Agent != agent }
 	c.List, c.left = slices.DeleteFunc(c.List, other), slices.DeleteFunc(c.left, other)
+	c.keepBest()
 	return nil
 }
 
@@ -211,10 +228,10 @@ func (c *Results) OfOneAgent(agent string) error {
 	return c.Only(agent)
 }
 
-// Compares reports whether several agents ran each item.
+// Compares reports whether several agents ran each item, and none of their results is the best.
 func (c Results) Compares() bool {
-	for _, agent := range c.agents {
-		if agent != "" {
+	for _, item := range c.items {
+		if item.Agent != "" && !item.IsTry() {
 			return true
 		}
 	}

@@ -63,10 +63,14 @@ func readJob(shell cli.Shell, file string) (jobs.Job, error) {
 	return job, workerparts.CheckAgent(shell.Config, job.Agent.Name)
 }
 
-// DryRun prints what would be submitted.
-func DryRun(shell cli.Shell, job jobs.Job) error {
+// DryRun prints what would be submitted: a job, or a list of several.
+func DryRun(shell cli.Shell, list []jobs.Job) error {
 	if *shell.Format == cli.Table {
 		*shell.Format = cli.JSON
 	}
-	return cli.View[jobs.Job]{ID: func(j jobs.Job) string { return j.Key }}.One(shell.Out, *shell.Format, job)
+	view := cli.View[jobs.Job]{ID: func(j jobs.Job) string { return j.Key }}
+	if len(list) == 1 {
+		return view.One(shell.Out, *shell.Format, list[0])
+	}
+	return view.List(shell.Out, *shell.Format, list)
 }

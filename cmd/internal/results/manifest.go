@@ -85,9 +85,17 @@ type Item struct {
 	ID    string `json:"id"`
 	Title string `json:"title,omitempty"`
 	// Of is the item that this one is a run of, in a batch that runs each several times, and
-	// Agent the agent, in one that compares them.
+	// Agent the agent, in one that compares them; Try says which of the tries of one agent it is.
 	Of    string `json:"of,omitempty"`
 	Agent string `json:"agent,omitempty"`
+	Try   int    `json:"try,omitempty"`
+}
+
+// ItemOf is the item of a job.
+func ItemOf(id string, job jobs.Job) Item {
+	var i report.Item
+	i.Label(job.Labels)
+	return Item{ID: id, Title: job.Title(), Of: i.Of, Agent: i.Agent, Try: i.Try}
 }
 
 // Totals count what the items came to.
@@ -148,7 +156,12 @@ func (m *Manifest) check() error {
 }
 
 // try reports whether an item is one of several tries of another.
-func (i Item) try() bool { return report.Item{Of: i.Of, Agent: i.Agent}.Try() }
+func (i Item) try() bool { return i.row().IsTry() }
+
+// row is an item without a result in a report.
+func (i Item) row() report.Item {
+	return report.Item{ID: i.ID, Title: i.Title, Of: i.Of, Agent: i.Agent, Try: i.Try}
+}
 
 // names says of each item what it is a try of: itself, where it is the only one.
 func (m *Manifest) names() map[string]string {

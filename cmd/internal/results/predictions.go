@@ -5,58 +5,75 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/penstock-run/penstock/dispatcher/intake"
 	"github.com/penstock-run/penstock/jobs/prediction"
+	"github.com/penstock-run/penstock/jobs/report"
 )
 
 // predictions writes the predictions of a batch; where it compares agents, those of each
-// agent, and of several tries of an item that of the best.
+// agent, and of several tries of an item that of the best, which may be of any agent.
 func (r reporter) predictions() error {
-	worse, err := r.worse()
+	best, all, err := r.best()
 	if err != nil {
 		return err
 	}
-	var agents []string
-	for _, item := range r.dir.Manifest().Items {
-		if !slices.Contains(agents, item.Agent) {
-			agents = append(agents, item.Agent)
+	named := map[string][]Item{} // by the names of their files
+	add := func(name string, item Item, is bool) {
+		if named[name] == nil { // also a file without a prediction is one
+			named[name] = []Item{}
+		}
+		if is {
+			named[name] = append(named[name], item)
 		}
 	}
-	for _, agent := range agents {
-		name := "preds"
-		if agent != "" {
-			name += "-" + intake.FileSafe(agent)
+	for i, item := range r.dir.Manifest().Items {
+		if item.Agent != "" {
+			add("preds-"+intake.FileSafe(item.Agent), item, best[i])
 		}
-		if err := r.predictionsOf(agent, name, worse); err != nil {
+		if item.Agent == "" || item.try() {
+			add("preds", item, all[i])
+		}
+	}
+	for name, some := range named {
+		if err := r.predictionsOf(name, some); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// worse are the tries of items that have a better one.
-func (r reporter) worse() (map[string]bool, error) {
-	if !slices.ContainsFunc(r.dir.Manifest().Items, Item.try) {
-		return nil, nil
+// best says which items predictions are made of: those that are no try, and of several tries the best,
+// of each agent and of all.
+func (r reporter) best() (ofAgent, ofAll []bool, err error) {
+	items := r.dir.Manifest().Items
+	rows := make([]report.Item, 0, len(items))
+	for _, item := range items {
+		rows = append(rows, item.row())
 	}
-	s, err := r.summarise()
-	if err != nil {
-		return nil, err
+	if slices.ContainsFunc(items, Item.try) {
+		s, err := r.summarise()
+		if err != nil {
+			return nil, nil, err
+		}
+		rows = s.Report.Rows
 	}
-	worse := map[string]bool{}
-	for _, row := range s.Rows {
-		worse[row.ID] = row.try() && !row.Best
+	ofAgent = report.BestBy(rows, func(i report.Item) string { return i.Of + "\x00" + i.Agent })
+	for i, row := range rows {
+		single := !row.IsTry()
+		ofAgent[i] = ofAgent[i] || single
+		ofAll = append(ofAll, row.Best || single)
 	}
-	return worse, nil
+	return ofAgent, ofAll, nil
 }
 
 // predictionsOf writes the two shapes that evaluation tools take: one object by instance,
 // and one line for each.
-func (r reporter) predictionsOf(agent, name string, worse map[string]bool) error {
+func (r reporter) predictionsOf(name string, items []Item) error {
 	err := r.dir.files.write(name+".json", func(w io.Writer) error {
 		between := "{\n"
-		err := r.eachPrediction(agent, worse, func(id string, one func(io.Writer) error) error {
+		err := r.eachPrediction(items, func(id string, one func(io.Writer) error) error {
 			if _, err := fmt.Fprintf(w, "%s%q: ", between, id); err != nil {
 				return err
 			}
@@ -75,7 +92,7 @@ func (r reporter) predictionsOf(agent, name string, worse map[string]bool) error
 		return err
 	}
 	return r.dir.files.write(name+".jsonl", func(w io.Writer) error {
-		return r.eachPrediction(agent, worse, func(_ string, one func(io.Writer) error) error {
+		return r.eachPrediction(items, func(_ string, one func(io.Writer) error) error {
 			if err := one(w); err != nil {
 				return err
 			}
@@ -87,22 +104,27 @@ func (r reporter) predictionsOf(agent, name string, worse map[string]bool) error
 
 // eachPrediction hands on one prediction after the other. Patches are copied
 // and not kept: a batch may have more of them than there is memory.
-func (r reporter) eachPrediction(agent string, worse map[string]bool, each func(id string, one func(io.Writer) error) error) error {
+func (r reporter) eachPrediction(items []Item, each func(id string, one func(io.Writer) error) error) error {
 	m := r.dir.Manifest()
-	instances := map[string]string{} // by item
-	for _, item := range m.Items {
-		if item.Agent == agent && !worse[item.ID] {
-			instances[item.ID] = cmp.Or(item.Of, item.ID)
-		}
+	of := make(map[string]Item, len(items))
+	for _, item := range items {
+		of[item.ID] = item
 	}
-	model := cmp.Or(agent, m.Options["agent"], "penstock")
+	versions := slices.ContainsFunc(m.Items, func(i Item) bool { return strings.Contains(i.Agent, "@") })
 	for result, err := range r.dir.Results() {
 		if err != nil {
 			return err
 		}
-		instance, ours := instances[result.ID]
+		item, ours := of[result.ID]
 		if !ours {
 			continue
+		}
+		instance, model := cmp.Or(item.Of, item.ID), cmp.Or(result.Model, item.Agent, m.Options["agent"], "penstock")
+		if versions { // of which several have the same model
+			model = item.Agent
+			if result.Model != "" && !strings.Contains(model, "=") {
+				model += "=" + result.Model
+			}
 		}
 		err := each(instance, func(w io.Writer) error {
 			patch, err := r.dir.files.openRegular(patchName(result.ID))
@@ -110,7 +132,7 @@ func (r reporter) eachPrediction(agent string, worse map[string]bool, each func(
 				return err
 			}
 			defer patch.Close()
-			return prediction.Write(w, instance, cmp.Or(result.Model, model), patch)
+			return prediction.Write(w, instance, model, patch)
 		})
 		if err != nil {
 			return err

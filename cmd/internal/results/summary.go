@@ -59,10 +59,10 @@ func (r reporter) summarise() (*summary, error) {
 				one.Note = err.Error()
 			}
 			entry := report.Of(item.Title, result, &one.Stat)
-			entry.Of, entry.Agent = item.Of, item.Agent
+			entry.Of, entry.Agent, entry.Try = item.Of, item.Agent, item.Try
 			build.Add(entry)
 		} else {
-			build.Add(report.Entry{Item: report.Item{ID: item.ID, Title: item.Title, Of: item.Of, Agent: item.Agent}})
+			build.Add(report.Entry{Item: item.row()})
 		}
 		s.Rows = append(s.Rows, one)
 	}

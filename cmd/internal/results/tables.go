@@ -19,10 +19,10 @@ func (s *summary) csv(w io.Writer) error {
 	_ = out.Write([]string{"item", "title", "outcome", "reason", "message", "files", "added", "removed", "attempts",
 		"seconds", "agent_seconds", "cost_usd", "input_tokens", "output_tokens", "model", "job",
 		"last_attempt_cost_usd", "last_attempt_input_tokens", "last_attempt_output_tokens",
-		"of", "agent", "checks", "checks_passed", "best"})
+		"of", "agent", "checks", "checks_passed", "best", "try"})
 	for _, r := range s.Rows {
 		if r.Result == nil {
-			_ = out.Write([]string{cell(r.ID), cell(r.Title), "missing", "", "", "", "", "", "", "", "", "", "", "", "", "", "", "", "", cell(r.Of), cell(r.Agent), "", "", ""})
+			_ = out.Write([]string{cell(r.ID), cell(r.Title), "missing", "", "", "", "", "", "", "", "", "", "", "", "", "", "", "", "", cell(r.Of), cell(r.Agent), "", "", "", try(r)})
 			continue
 		}
 		v := r.Result
@@ -33,7 +33,7 @@ func (s *summary) csv(w io.Writer) error {
 			number(v.Durations.Total), number(v.Durations.Agent), number(v.CostUSD),
 			strconv.FormatInt(v.Usage.Input, 10), strconv.FormatInt(v.Usage.Output, 10), cell(v.Model), cell(v.Job),
 			number(v.LastAttempt.CostUSD), strconv.FormatInt(v.LastAttempt.Usage.Input, 10), strconv.FormatInt(v.LastAttempt.Usage.Output, 10),
-			cell(r.Of), cell(r.Agent), strconv.Itoa(len(v.Checks)), strconv.Itoa(report.Passed(v.Checks)), best(r),
+			cell(r.Of), cell(r.Agent), strconv.Itoa(len(v.Checks)), strconv.Itoa(report.Passed(v.Checks)), best(r), try(r),
 		})
 	}
 	out.Flush()
@@ -46,6 +46,14 @@ func best(r row) string {
 		return ""
 	}
 	return strconv.FormatBool(r.Best)
+}
+
+// try says which of several tries an item is; "" of other items.
+func try(r row) string {
+	if r.Try == 0 {
+		return ""
+	}
+	return strconv.Itoa(r.Try)
 }
 
 // cell keeps text from being a formula where a spreadsheet opens the file.

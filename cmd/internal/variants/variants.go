@@ -1,10 +1,12 @@
 // Package variants makes each item of a batch several: one for each of several agents, so
-// that they can be compared, or several tries, so that the best can be kept.
+// that they can be compared, or several tries, so that the best can be kept, or several tries
+// of each agent.
 //
-//	claude,codex=MODEL ─Read─▶ variants ─Expand─▶ items 1-claude, 1-codex-MODEL, 2-claude, …
-//	                                      Tries─▶ items 1-try1, 1-try2, 2-try1, …
+//	claude,codex@VERSION=MODEL ─Read─▶ agents ─Expand─▶ items 1-claude, 1-codex-VERSION-MODEL, 2-claude, …
+//	                                   tries            items 1-try1, 1-try2, 2-try1, …
+//	                                   both             items 1-claude-try1, 1-claude-try2, …
 //
-// Labels of the jobs say which item, and which agent or try, each is; [report.Report] goes
+// Labels of the jobs say which item, and which agent and try, each is; [report.Report] goes
 // by these. The package holds values only.
 package variants
 
@@ -23,20 +25,27 @@ import (
 // A Variant is an agent that runs each item of a batch, so that it can be compared with the
 // others that do.
 type Variant struct {
-	Name  string
-	Model string // "" for the agent's own choice
+	Name    string
+	Version string // "" for the program that a worker finds
+	Model   string // "" for the agent's own choice
 }
 
-// Read reads agents as people write them: NAME, or NAME=MODEL.
+// Read reads agents as people write them: NAME, NAME@VERSION, NAME=MODEL or NAME@VERSION=MODEL.
 func Read(list []string) ([]Variant, error) {
 	var all []Variant
 	seen := map[string]string{}
 	for _, text := range list {
-		name, model, chosen := strings.Cut(text, "=")
-		v := Variant{name, model}
+		program, model, chosen := strings.Cut(text, "=")
+		name, version, fixed := strings.Cut(program, "@")
+		v := Variant{name, version, model}
+		if fixed {
+			if err := jobs.CheckAgentVersion(version); err != nil {
+				return nil, fmt.Errorf("%q: %w", text, err)
+			}
+		}
 		switch other := seen[v.file()]; {
 		case name == "" || chosen && model == "":
-			return nil, fmt.Errorf("%q is not AGENT or AGENT=MODEL", text)
+			return nil, fmt.Errorf("%q is not AGENT, AGENT@VERSION, AGENT=MODEL or AGENT@VERSION=MODEL", text)
 		case name == "command":
 			return nil, errors.New("the agent command takes its program from the job, and cannot be compared; give the programs names under agents: in the settings")
 		case other != "":
@@ -50,42 +59,32 @@ func Read(list []string) ([]Variant, error) {
 
 // String writes a variant as Read reads it.
 func (v Variant) String() string {
-	if v.Model == "" {
-		return v.Name
+	text := v.Name
+	if v.Version != "" {
+		text += "@" + v.Version
 	}
-	return v.Name + "=" + v.Model
+	if v.Model != "" {
+		text += "=" + v.Model
+	}
+	return text
 }
 
 // file is the variant in the name of a file.
 func (v Variant) file() string { return strings.ToLower(intake.FileSafe(v.String())) }
 
-// Expand makes each item one for each variant; those of one item are neighbours. Agent has
-// what the flags say of all of them; what an item says of its own agent is left out.
-func Expand(items []intake.Item, list []Variant, agent jobs.Agent) ([]intake.Item, error) {
-	return expand(items, len(list), func(i int, job *jobs.Job) (string, error) {
-		agent.Name, agent.Model, agent.Command, agent.Args = list[i].Name, list[i].Model, nil, nil
-		job.Agent, job.Labels[report.AgentLabel] = agent, list[i].String()
-		return intake.FileSafe(list[i].String()), nil
-	})
-}
-
 // MostTries bounds how often an item is run to keep the best.
 const MostTries = 20
 
-// Tries makes each item several, of which the best is to be kept. What a job delivers by
-// itself would be delivered by each of them, so such items are refused.
-func Tries(items []intake.Item, n int) ([]intake.Item, error) {
-	return expand(items, n, func(i int, job *jobs.Job) (string, error) {
-		job.Labels[report.TryLabel] = strconv.Itoa(i + 1)
-		if job.Deliver.OnBranch() {
-			return "", errors.New("each try would be delivered; leave deliver out, and bring in the best with penstock batch apply or export")
-		}
-		return fmt.Sprint("try", i+1), nil
-	})
+// A Plan says how often each item runs.
+type Plan struct {
+	Agents []Variant  // each of them runs it; none: the item's own
+	Agent  jobs.Agent // what the flags say of all of these; what an item says of its own agent is left out
+	Tries  int        // of each agent, of which the best is to be kept; 0: one, which is no try
 }
 
-// expand makes each item n. Change makes the ith of a job, and returns what its id ends with.
-func expand(items []intake.Item, n int, change func(i int, job *jobs.Job) (string, error)) ([]intake.Item, error) {
+// Expand makes each item as many as the plan says; those of one item are neighbours. What a job
+// delivers by itself would be delivered by each of its tries, so items that do are refused.
+func Expand(items []intake.Item, plan Plan) ([]intake.Item, error) {
 	var all []intake.Item
 	seen := map[string]string{}
 	for _, item := range items {
@@ -93,14 +92,14 @@ func expand(items []intake.Item, n int, change func(i int, job *jobs.Job) (strin
 			all = append(all, item)
 			continue
 		}
-		for i := range n {
+		for i := range max(1, len(plan.Agents)) * max(1, plan.Tries) {
 			one := item
 			one.Job.Labels = maps.Clone(item.Job.Labels)
 			if one.Job.Labels == nil {
 				one.Job.Labels = map[string]string{}
 			}
 			one.Job.Labels[report.ItemLabel] = item.ID
-			suffix, err := change(i, &one.Job)
+			suffix, err := plan.change(i, &one.Job)
 			one.ID = intake.FileSafe(item.ID + "-" + suffix)
 			one.Job.Item = one.ID
 			this := fmt.Sprintf("item %s as %s", item.ID, suffix)
@@ -118,4 +117,25 @@ func expand(items []intake.Item, n int, change func(i int, job *jobs.Job) (strin
 		}
 	}
 	return all, nil
+}
+
+// change makes a job the ith of its item, and returns what its id ends with.
+func (p Plan) change(i int, job *jobs.Job) (suffix string, err error) {
+	var parts []string
+	if len(p.Agents) > 0 {
+		v := p.Agents[i/max(1, p.Tries)]
+		agent := p.Agent
+		agent.Name, agent.Version, agent.Model, agent.Command, agent.Args = v.Name, v.Version, v.Model, nil, nil
+		job.Agent, job.Labels[report.AgentLabel] = agent, v.String()
+		parts = append(parts, intake.FileSafe(v.String()))
+	}
+	if p.Tries > 0 {
+		n := i%p.Tries + 1
+		job.Labels[report.TryLabel] = strconv.Itoa(n)
+		parts = append(parts, fmt.Sprint("try", n))
+		if job.Deliver.OnBranch() {
+			err = errors.New("each try would be delivered; leave deliver out, and bring in the best with penstock batch apply or export")
+		}
+	}
+	return strings.Join(parts, "-"), err
 }

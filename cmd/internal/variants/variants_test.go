@@ -17,7 +17,7 @@ func itemsOf(t *testing.T, file string, list []Variant) ([]intake.Item, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Expand(read.Items, list, defaults.Agent)
+	return Expand(read.Items, Plan{Agents: list, Agent: defaults.Agent})
 }
 
 // Each item becomes one for each agent, with the flags of all and nothing of an agent that
@@ -48,9 +48,34 @@ d    0 0 0 map[] true`
 	}
 }
 
+// With several tries, too, each of them is one of its agent's, and an agent has the version that it
+// names and no other.
+func TestTriesOfAgents(t *testing.T) {
+	list, err := Read([]string{"codex", "codex@0.171.0", "codex@0.171.0=gpt@5"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	one := intake.Item{ID: "a", Job: jobs.Job{Prompt: "x", Repo: jobs.Repo{URL: "/r"}, Agent: jobs.Agent{Name: "codex", Version: "9.9.9"}}.WithDefaults()}
+	items, err := Expand([]intake.Item{one}, Plan{Agents: list, Agent: jobs.Agent{Version: "8.8.8", MaxTurns: 7}, Tries: 2})
+	var lines []string
+	for _, i := range items {
+		a := i.Job.Agent
+		lines = append(lines, fmt.Sprintf("%s %q %q %d %v %v", i.ID, a.Version, a.Model, a.MaxTurns, i.Job.Labels, i.Err))
+	}
+	const want = `a-codex-try1 "" "" 7 map[compare.agent:codex compare.item:a compare.try:1] <nil>
+a-codex-try2 "" "" 7 map[compare.agent:codex compare.item:a compare.try:2] <nil>
+a-codex-0.171.0-try1 "0.171.0" "" 7 map[compare.agent:codex@0.171.0 compare.item:a compare.try:1] <nil>
+a-codex-0.171.0-try2 "0.171.0" "" 7 map[compare.agent:codex@0.171.0 compare.item:a compare.try:2] <nil>
+a-codex-0.171.0-gpt-5-try1 "0.171.0" "gpt@5" 7 map[compare.agent:codex@0.171.0=gpt@5 compare.item:a compare.try:1] <nil>
+a-codex-0.171.0-gpt-5-try2 "0.171.0" "gpt@5" 7 map[compare.agent:codex@0.171.0=gpt@5 compare.item:a compare.try:2] <nil>`
+	if got := strings.Join(lines, "\n"); err != nil || got != want {
+		t.Errorf("err %v, got\n%s\nwant\n%s", err, got, want)
+	}
+}
+
 // Agents that cannot be told apart, or cannot run, are refused.
 func TestWhatIsWrong(t *testing.T) {
-	for _, list := range [][]string{{""}, {"claude="}, {"=m"}, {"claude", "claude"}, {"claude=a b", "claude=a/b"}, {"claude=M", "claude=m"}, {"command"}} {
+	for _, list := range [][]string{{""}, {"claude="}, {"=m"}, {"claude", "claude"}, {"claude=a b", "claude=a/b"}, {"claude=M", "claude=m"}, {"command"}, {"codex@"}, {"codex@latest"}, {"codex@^1.0.0"}, {"@1.0.0"}, {"codex@1.0.0", "codex@1.0.0"}, {"command@1.0.0"}} {
 		if got, err := Read(list); err == nil {
 			t.Errorf("%q was taken for %v", list, got)
 		}

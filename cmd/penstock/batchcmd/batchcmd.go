@@ -40,8 +40,7 @@ type runFlags struct {
 	template    string
 	vars        []string
 	columns     []string
-	agents      []string
-	bestOf      int
+	tries       tries.Flags
 	out         string
 	redo        string
 	follow      bool
@@ -62,8 +61,6 @@ func (f *runFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.template, "prompt-template", "", "file with a Go template that makes each prompt")
 	flags.StringArrayVar(&f.vars, "var", nil, "variable k=v for the template (repeatable)")
 	flags.StringArrayVar(&f.columns, "map", nil, "CSV: field=Column (repeatable)")
-	flags.StringSliceVar(&f.agents, "agents", nil, "run each item with each of these agents, and compare them: claude,codex or claude=MODEL,claude=MODEL")
-	tries.AddFlag(flags, &f.bestOf)
 	flags.StringVar(&f.read.Filter, "filter", "", "only items whose id matches this regular expression")
 	flags.StringVar(&f.read.Slice, "slice", "", "only these items, as in Python: 0:50, ::2")
 	flags.IntVar(&f.read.Limit, "limit", 0, "at most this many items")
@@ -103,7 +100,7 @@ results; its jobs continue in a running pool, unless --cancel-on-interrupt ends 
   penstock batch run --from-github 'repo:you/app label:bug is:open' --agent claude --deliver pr
   penstock batch run instances.jsonl --format swebench --max-parallel 16 --out results
   penstock batch run issues.jsonl --agents claude,codex,gemini --check 'go test ./...'
-  penstock batch run issues.jsonl --agent claude --best-of 3 --check 'go test ./...'
+  penstock batch run issues.jsonl --agents codex@0.169.0,codex@0.171.0 --best-of 3 --check 'go test ./...'
   penstock batch run issues.csv --map prompt=Description --repo /src/app -- ./agent.sh`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			before, command := input.SplitDash(cmd.Flags(), args)
@@ -123,10 +120,7 @@ results; its jobs continue in a running pool, unless --cancel-on-interrupt ends 
 		},
 	}
 	flags.add(cmd.Flags())
-	for _, other := range []string{"agent", "model"} {
-		cmd.MarkFlagsMutuallyExclusive("agents", other)
-	}
-	cmd.MarkFlagsMutuallyExclusive("agents", "best-of")
+	flags.tries.Add(cmd)
 	cmd.Flags().AddFlagSet(jail.PolicyFlag(shell.Config))
 	return jobflags.Grouped(cmd)
 }

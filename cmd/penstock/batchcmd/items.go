@@ -12,7 +12,6 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/input"
 	"github.com/penstock-run/penstock/cmd/internal/jobflags"
-	"github.com/penstock-run/penstock/cmd/internal/tries"
 	"github.com/penstock-run/penstock/cmd/internal/variants"
 	"github.com/penstock-run/penstock/cmd/internal/workerparts"
 	"github.com/penstock-run/penstock/dispatcher/intake"
@@ -53,26 +52,16 @@ func (f *runFlags) open(ctx context.Context, shell cli.Shell, files []string) (s
 func readItems(shell cli.Shell, in source, flags runFlags, command []string) (intake.Items, error) {
 	var none intake.Items
 	opts := flags.read
-	var err error
+	err := flags.tries.Read(shell, &flags.Flags, len(command) > 0)
+	if err != nil {
+		return none, err
+	}
 	if opts.Defaults, err = flags.Values(command); err != nil {
 		return none, err
 	}
 	shared := flags.shared()
 	opts.Defaults.Budget.BatchUSD, opts.Defaults.Budget.BatchTokens = shared.BatchUSD, shared.BatchTokens
 	opts.Locate = locator()
-	agents, err := variants.Read(flags.agents)
-	if err != nil {
-		return none, cli.Usage("", "--agents: %w", err)
-	}
-	if len(agents) > 0 {
-		if len(command) > 0 {
-			return none, cli.Usage("leave one of them out", "--agents and a command after -- both say what runs the items")
-		}
-		opts.Defaults.Agent.Name = agents[0].Name // without an agent an item is not valid
-	}
-	if err := tries.Check(flags.bestOf); err != nil {
-		return none, err
-	}
 	if flags.template != "" {
 		text, err := input.ReadFile(flags.template, input.MaxFile)
 		if err != nil {
@@ -93,24 +82,15 @@ func readItems(shell cli.Shell, in source, flags runFlags, command []string) (in
 	if len(items.Items) == 0 {
 		return none, cli.Usage("--filter matches from the beginning of an id; --dry-run -o id lists what is selected", "%s: none of its %d items is selected", in.name, items.Total)
 	}
-	if items.Items, err = several(items.Items, agents, opts.Defaults.Agent, flags.bestOf); err != nil {
-		return none, cli.Usage("give one of the items another id", "%w", err)
+	if plan, several := flags.tries.Plan(opts.Defaults.Agent, false); several {
+		if items.Items, err = variants.Expand(items.Items, plan); err != nil {
+			return none, cli.Usage("give one of the items another id", "%w", err)
+		}
 	}
 	for i, item := range items.Items {
 		if err := workerparts.CheckAgent(shell.Config, item.Job.Agent.Name); err != nil && item.Err == nil {
 			items.Items[i].Err = fmt.Errorf("%s:%d: %w", in.name, item.Line, err)
 		}
-	}
-	return items, nil
-}
-
-// several makes each item as many as it is to be run.
-func several(items []intake.Item, agents []variants.Variant, agent jobs.Agent, tries int) ([]intake.Item, error) {
-	switch {
-	case len(agents) > 0:
-		return variants.Expand(items, agents, agent)
-	case tries > 1:
-		return variants.Tries(items, tries)
 	}
 	return items, nil
 }
@@ -145,14 +125,14 @@ func dryRun(shell cli.Shell, items intake.Items, flags runFlags) error {
 	view := cli.View[jobs.Job]{
 		Header: []string{"ITEM", "AGENT", "REPO", "REF", "TITLE"},
 		Row: func(j jobs.Job) []string {
-			return []string{j.Item, j.Agent.Name, j.Repo.URL, j.Repo.Ref, j.Title()}
+			return []string{j.Item, variants.Variant{Name: j.Agent.Name, Version: j.Agent.Version}.String(), j.Repo.URL, j.Repo.Ref, j.Title()}
 		},
 		ID: func(j jobs.Job) string { return j.Item },
 	}
 	if err := view.List(shell.Out, *shell.Format, list); err != nil {
 		return err
 	}
-	selected := len(items.Items) / max(len(flags.agents), flags.bestOf)
+	selected := len(items.Items) / (max(1, len(flags.tries.Agents)) * flags.tries.BestOf)
 	shell.Err.Printf("penstock: %s: %d of %d items selected, %d invalid (%s)\n", items.Name, selected, items.Total, len(bad), items.Format)
 	return invalidItems(bad)
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/results"
 	"github.com/penstock-run/penstock/dispatcher/intake"
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/jobs/report"
 )
 
 // manifest describes the batch, so that the directory can recognize a later call of the
@@ -32,17 +31,17 @@ func manifest(release string, items intake.Items, flags runFlags) results.Manife
 	if flags.fromGitHub != "" {
 		m.Options[fromGitHub], m.Source = flags.fromGitHub, flags.issues
 	}
-	if len(flags.agents) > 0 {
-		m.Options["agents"] = strings.Join(flags.agents, ",")
+	if len(flags.tries.Agents) > 0 {
+		m.Options["agents"] = strings.Join(flags.tries.Agents, ",")
 	}
-	if flags.bestOf > 1 {
-		m.Options["best-of"] = strconv.Itoa(flags.bestOf)
+	if flags.tries.BestOf > 1 {
+		m.Options["best-of"] = strconv.Itoa(flags.tries.BestOf)
 	}
 	if flags.Uncommitted {
 		m.Options["include-uncommitted"] = "true"
 	}
 	for _, item := range items.Items {
-		m.Items = append(m.Items, results.Item{ID: item.ID, Title: item.Job.Title(), Of: item.Job.Labels[report.ItemLabel], Agent: item.Job.Labels[report.AgentLabel]})
+		m.Items = append(m.Items, results.ItemOf(item.ID, item.Job))
 	}
 	return m
 }

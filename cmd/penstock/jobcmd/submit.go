@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/input"
 	"github.com/penstock-run/penstock/cmd/internal/jobflags"
 	"github.com/penstock-run/penstock/cmd/internal/jobview"
 	"github.com/penstock-run/penstock/cmd/internal/pool"
@@ -15,7 +16,7 @@ import (
 // NewSubmit returns the command submit.
 func NewSubmit(shell cli.Shell) *cobra.Command {
 	var flags jobflags.Flags
-	var bestOf int
+	var several tries.Flags
 	cmd := &cobra.Command{
 		Use:   "submit [PROMPT|-] [flags] [-- COMMAND ARG…]",
 		Short: "Submit one job and return at once",
@@ -23,17 +24,18 @@ func NewSubmit(shell cli.Shell) *cobra.Command {
   penstock submit --job job.json
   penstock submit --repo . -- ./agent.sh`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			job, err := jobflags.Parse(shell, cmd, args, flags)
-			if err = errors.Join(err, tries.Check(bestOf)); err != nil {
+			before, command := input.SplitDash(cmd.Flags(), args)
+			if err := several.Read(shell, &flags, len(command) > 0); err != nil {
+				return err
+			}
+			job, err := jobflags.Describe(shell, before, command, flags)
+			if err != nil {
 				return err
 			}
 			if flags.DryRun {
-				return jobflags.DryRun(shell, job)
+				return several.DryRun(shell, job)
 			}
-			if err := jobflags.Base(cmd.Context(), shell, &job, flags); err != nil {
-				return err
-			}
-			list, err := tries.Make(cmd.Context(), job, bestOf)
+			list, err := several.Make(cmd.Context(), shell, job, flags)
 			if err != nil {
 				return err
 			}
@@ -59,6 +61,6 @@ func NewSubmit(shell cli.Shell) *cobra.Command {
 	flags.Add(cmd.Flags())
 	flags.AddUncommitted(cmd.Flags())
 	flags.AddFile(cmd.Flags())
-	tries.AddFlag(cmd.Flags(), &bestOf)
+	several.Add(cmd)
 	return jobflags.Grouped(cmd)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/input"
 	"github.com/penstock-run/penstock/cmd/internal/jail"
 	"github.com/penstock-run/penstock/cmd/internal/jobflags"
 	"github.com/penstock-run/penstock/cmd/internal/jobview"
@@ -29,28 +30,30 @@ import (
 func New(shell cli.Shell) *cobra.Command {
 	var flags jobflags.Flags
 	var how delivery
-	var bestOf int
+	var several tries.Flags
 	cmd := &cobra.Command{
 		Use:   "run [PROMPT|-] [flags] [-- COMMAND ARG…]",
 		Short: "Run one job here and now, show it, and print its result",
 		Long: `Run submits one job, shows its session on standard error as it happens, and
 prints the result. With -o json every event, and at last the result, is one line
-of JSON on standard output. With --best-of N the job runs N times, and the result, and
-the patch, are those of the best try; the sessions are shown one after the other.`,
+of JSON on standard output. With --best-of N the job runs N times, with --agents once
+with each agent, and with both N times with each; the result, and the patch, are those of
+the best try of all. The sessions are shown one after the other.`,
 		Example: `  penstock run "Fix the failing test" --agent claude --patch fix.patch
   penstock run --repo /src/app -- sh -c 'echo hello > hello.txt'`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			job, err := jobflags.Parse(shell, cmd, args, flags)
-			if err = errors.Join(err, tries.Check(bestOf)); err != nil {
+			before, command := input.SplitDash(cmd.Flags(), args)
+			if err := several.Read(shell, &flags, len(command) > 0); err != nil {
+				return err
+			}
+			job, err := jobflags.Describe(shell, before, command, flags)
+			if err != nil {
 				return err
 			}
 			if flags.DryRun {
-				return jobflags.DryRun(shell, job)
+				return several.DryRun(shell, job)
 			}
-			if err := jobflags.Base(cmd.Context(), shell, &job, flags); err != nil {
-				return err
-			}
-			list, err := tries.Make(cmd.Context(), job, bestOf)
+			list, err := several.Make(cmd.Context(), shell, job, flags)
 			if err != nil {
 				return err
 			}
@@ -62,7 +65,7 @@ the patch, are those of the best try; the sessions are shown one after the other
 	flags.AddUncommitted(cmd.Flags())
 	cmd.Flags().AddFlagSet(jail.PolicyFlag(shell.Config))
 	flags.AddFile(cmd.Flags())
-	tries.AddFlag(cmd.Flags(), &bestOf)
+	several.Add(cmd)
 	cmd.Flags().StringVar(&how.patch, "patch", "", "write the patch to this file")
 	cmd.Flags().BoolVar(&how.apply, "apply", false, "apply the patch to the work tree around the current directory, as job apply does")
 	return jobflags.Grouped(cmd)
@@ -114,7 +117,7 @@ func (r *run) best(ctx context.Context, p *pool.Pool, list []jobs.Job) (jobs.Res
 	for i, try := range submitted {
 		if len(list) > 1 {
 			r.session = sessionview.New(r.shell.Err)
-			r.shell.Err.Printf("penstock: try %d of %d, job %s\n", i+1, len(list), try.ID)
+			r.shell.Err.Printf("penstock: try %d of %d, %s, job %s\n", i+1, len(list), list[i].Item, try.ID)
 		}
 		if err := r.follow(ctx, p, try.ID, list[i].Batch); err != nil {
 			return none, err
@@ -122,13 +125,9 @@ func (r *run) best(ctx context.Context, p *pool.Pool, list []jobs.Job) (jobs.Res
 	}
 	id := submitted[0].ID
 	if len(list) > 1 {
-		best, err := tries.Best(ctx, p, list[0].Batch)
-		if err != nil {
+		if id, err = tries.Best(ctx, r.shell, p, list[0].Batch); err != nil {
 			return none, err
 		}
-		id = best.Job
-		r.shell.Err.Printf("penstock: the best of %d tries is %s, job %s: %s, %d of %d checks passed, %d lines changed, $%.2f\n",
-			len(list), best.ID, best.Job, best.Outcome, best.ChecksPassed, best.Checks, best.Added+best.Removed, best.CostUSD)
 	}
 	rec, err := p.Client.Get(ctx, id)
 	if err != nil {
