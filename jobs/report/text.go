@@ -76,13 +76,15 @@ func Number(n int64) string {
 	return Number(n/1000) + fmt.Sprintf("\u202f%03d", n%1000)
 }
 
-// Dollars writes a cost for people: those below a cent only as such.
+// Dollars writes a cost for people: of less than a cent two digits, so that small ones can be compared.
 func Dollars(v float64) string {
 	switch {
 	case v == 0:
 		return "–"
+	case v < 0.0001:
+		return "< $0.0001"
 	case v < 0.01:
-		return "< $0.01"
+		return fmt.Sprintf("$%.2g", v)
 	}
 	return fmt.Sprintf("$%.2f", v)
 }

@@ -290,7 +290,8 @@ var batchFields = map[string]string{
 	"items[].id":               "Its identifier, which names its files.",
 	"items[].title":            "Its title.",
 	"items[].of":               "In a batch that runs each item several times: the item.",
-	"items[].agent":            "In a batch that compares agents: the agent, NAME or NAME=MODEL.",
+	"items[].agent":            "In a batch that compares agents: the agent, NAME, NAME@VERSION, NAME=MODEL or NAME@VERSION=MODEL.",
+	"items[].try":              "In a batch that runs each item several times: which of the tries of the item, or of the agent at it, from 1.",
 }
 
 // policyFields describe a policy's file.

@@ -107,6 +107,7 @@ type Model struct {
 
 	mu       sync.Mutex
 	requests []Request      // guarded by mu
+	in, out  int64          // guarded by mu
 	tries    map[string]int // guarded by mu
 }
 
@@ -119,6 +120,13 @@ func (m *Model) Requests() []Request {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return append([]Request(nil), m.requests...)
+}
+
+// Tokens returns how many tokens its answers so far have counted, of requests and of answers.
+func (m *Model) Tokens() (in, out int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.in, m.out
 }
 
 // ServeHTTP implements [http.Handler].
@@ -172,6 +180,9 @@ func (m *Model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	a := &answer{w: w, reply: reply.withDefaults(sent.size), req: req, id: m.ids.Add(1)}
+	m.mu.Lock()
+	m.in, m.out = m.in+a.reply.Input, m.out+a.reply.Output
+	m.mu.Unlock()
 	switch {
 	case model != "":
 		a.generate()
