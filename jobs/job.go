@@ -193,6 +193,9 @@ type Agent struct {
 	// Instructions are added to what the agent is told in each of its conversations,
 	// beside the instruction files of the repository. At most MaxInstructions bytes.
 	Instructions string `json:"instructions,omitempty"`
+	// Skills are directories of instructions for the agent, by name: those that its user would
+	// have in its configuration.
+	Skills map[string]Skill `json:"skills,omitempty"`
 	// MCPServers are servers of tools for the agent, by name.
 	MCPServers map[string]MCPServer `json:"mcp_servers,omitempty"`
 }

@@ -40,6 +40,7 @@ func (j Job) Validate() error {
 	found := &InvalidError{}
 	j.validateNames(found)
 	j.validateWork(found)
+	j.validateSkills(found)
 	j.validateMCPServers(found)
 	j.validateRepo(found)
 	j.validateDeliver(found)

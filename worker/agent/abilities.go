@@ -33,6 +33,8 @@ type Abilities struct {
 	Images bool `json:"images"`
 	// Instructions: the agent can be given instructions of the job's own.
 	Instructions bool `json:"instructions"`
+	// Skills: the agent reads directories of instructions that the job names.
+	Skills bool `json:"skills"`
 	// MCPServers: the agent starts servers of tools that the job names.
 	MCPServers bool `json:"mcp_servers"`
 	// API is the model API that the agent needs: "anthropic", "openai", "google".
@@ -62,6 +64,7 @@ func (a *Agents) Able(j jobs.Job) error {
 	lacks(j.Agent.Interactive, can.Interactive, "agent.interactive", "takes one prompt and then ends")
 	lacks(j.Agent.Terminals, can.Terminals, "agent.terminals", "can be given none")
 	lacks(j.Agent.Instructions != "", can.Instructions, "agent.instructions", "has no way to be given any; say it in the prompt")
+	lacks(len(j.Agent.Skills) > 0, can.Skills, "agent.skills", "reads none; say it in the prompt, or commit them where the agent reads those of a repository")
 	lacks(len(j.Agent.MCPServers) > 0, can.MCPServers, "agent.mcp_servers", "uses no MCP servers")
 	about := adapter.About()
 	lacks(j.Agent.Version != "", about.Package.Name != "", "agent.version", "has no versions to choose from: its program comes from no known package")

@@ -65,6 +65,10 @@ func TestTerminalsAreRefused(t *testing.T) {
 		if err := agents.Able(jobs.Job{Agent: jobs.Agent{Name: name, Instructions: "x"}}); (err != nil) != (name == "mine") {
 			t.Errorf("%s, with instructions: %v", name, err)
 		}
+		skilled := jobs.Job{Agent: jobs.Agent{Name: name, Skills: map[string]jobs.Skill{"x": {}}}}
+		if err := agents.Able(skilled); (err != nil) != (name == "mine" || name == "opencode") || err != nil && !strings.Contains(err.Error(), "agent.skills") {
+			t.Errorf("%s, with skills: %v", name, err)
+		}
 		job.Sandbox.Preset = "offline"
 		if err := agents.Able(job); err == nil || !strings.Contains(err.Error(), "agent.terminals") {
 			t.Errorf("%s, offline: %v", name, err)

@@ -161,10 +161,11 @@ type Plan struct {
 }
 
 // A File is placed in the jail before the agent starts. Path is relative to
-// Launch.Files and has at most one directory in it.
+// Launch.Files.
 type File struct {
 	Path    string
 	Content []byte
+	Program bool // it can be executed
 }
 
 // State is the state of the agent, as far as its output shows.

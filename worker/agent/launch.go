@@ -29,6 +29,9 @@ func (l Launch) Env() []string {
 	if file := l.InstructionsFile(); file != "" {
 		env = append(env, "PENSTOCK_INSTRUCTIONS_FILE="+file)
 	}
+	if len(l.Job.Agent.Skills) > 0 {
+		env = append(env, "PENSTOCK_SKILLS_DIR="+l.Files+"/"+skillsDir)
+	}
 	if len(l.Depends) > 0 {
 		env = append(env, "PENSTOCK_DEPENDS_FILE="+l.Files+"/"+resultsOf, "PENSTOCK_DEPENDS_DIR="+l.Files+"/"+patchesOf)
 	}

@@ -22,6 +22,7 @@ const (
 	issueFile  = "issue.json"
 	rulesFile  = "instructions.md"
 	inputDir   = "input"
+	skillsDir  = "skills"
 	resultsOf  = "depends.json"
 	patchesOf  = "depends"
 )
@@ -201,7 +202,7 @@ func (l Launch) Describing(title, diff string, cut bool) Launch {
 	frame(&b, "change", l.ID, strings.TrimSuffix(diff, "\n")+"\n")
 	l.Prompt, l.Resume, l.Notice = b.String(), "", ""
 	l.Depends, l.Job.Files, l.Job.Issue, l.Job.ResultSchema = nil, nil, nil, nil
-	l.Job.Agent.MCPServers = nil
+	l.Job.Agent.MCPServers, l.Job.Agent.Skills = nil, nil
 	return l
 }
 
@@ -256,7 +257,7 @@ func (l Launch) InstructionsFile() string {
 }
 
 // PlanFiles are the files that every agent gets: the prompt, the issue's fields, the
-// instructions, the job's own files, and what starts its MCP servers.
+// instructions, the job's own files, its skills, and what starts its MCP servers.
 func (l Launch) PlanFiles() []File {
 	files := []File{{Path: promptFile, Content: []byte(l.FirstPrompt() + "\n")}}
 	if l.Job.Issue != nil {
@@ -272,7 +273,7 @@ func (l Launch) PlanFiles() []File {
 	for _, f := range l.Job.Files {
 		files = append(files, File{Path: inputDir + "/" + f.Name, Content: f.Content})
 	}
-	return slices.Concat(files, l.serverScripts(), l.depends())
+	return slices.Concat(files, l.skills(), l.serverScripts(), l.depends())
 }
 
 // depends are the results of the jobs that this one depends on, and a patch

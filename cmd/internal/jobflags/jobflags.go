@@ -30,6 +30,7 @@ type Flags struct {
 	runAt                string
 	resultSchema         string // a file's name
 	instructions         string // as above
+	skills               []string
 	mcpConfig            string // as above
 	file                 string // with the whole job; see AddFile
 	labels, files        []string
@@ -54,6 +55,7 @@ func (f *Flags) Add(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&j.Agent.AllowContainerIDs, "allow-container-id", nil, "container of the provider that calls of models may use; auto is a new one, none permits none (repeatable; default: what the policy permits)")
 	flags.IntVar(&j.Agent.MaxTurns, "max-turns", 0, "maximum of model turns")
 	flags.StringVar(&f.instructions, "instructions", "", "file with instructions for the agent, besides those of the repository")
+	flags.StringArrayVar(&f.skills, "skill", nil, "directory with a SKILL.md, which the agent reads where its description fits (repeatable)")
 	flags.StringVar(&f.mcpConfig, "mcp-config", "", "file with MCP servers for the agent, as agents have it: {\"mcpServers\": {NAME: {\"command\": …} or {\"url\": …}}}")
 	flags.BoolVar(&j.Agent.Interactive, "interactive", false, "keep the agent for prompts and answers until --idle-timeout passes without one")
 	flags.BoolVar(&j.Agent.Terminals, "terminals", false, "give the agent terminals in its jail, which people can open with penstock attach")
@@ -162,7 +164,7 @@ func (f *Flags) Values(command []string) (jobs.Job, error) {
 	return j, err
 }
 
-// instruct gives the agent its instructions and its MCP servers.
+// instruct gives the agent its instructions, its skills and its MCP servers.
 func (f *Flags) instruct(a *jobs.Agent) error {
 	if f.instructions != "" {
 		text, err := input.ReadFile(f.instructions, jobs.MaxJobBytes)
@@ -173,6 +175,19 @@ func (f *Flags) instruct(a *jobs.Agent) error {
 			return cli.Usage("", "--instructions: %s is empty", f.instructions)
 		}
 		a.Instructions = string(text)
+	}
+	for _, dir := range f.skills {
+		name, skill, err := readSkill(dir)
+		if err != nil {
+			return cli.Usage("a skill is a directory with a SKILL.md and the text files that belong to it", "--skill %s: %w", dir, err)
+		}
+		if _, twice := a.Skills[name]; twice {
+			return cli.Usage("", "--skill %s: another one has the name %q", dir, name)
+		}
+		if a.Skills == nil {
+			a.Skills = map[string]jobs.Skill{}
+		}
+		a.Skills[name] = skill
 	}
 	if f.mcpConfig == "" {
 		return nil

@@ -12,6 +12,7 @@
 package agenttest
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -36,6 +37,7 @@ type Request struct {
 	// Returned: the last thing is what a tool returned.
 	Returned bool
 	Images   []string // all images that the user sent, as data URLs
+	Words    []string // those of Watch that are anywhere in the request
 	Try      int      // how often this step was requested before, by any agent
 	Stream   bool
 
@@ -103,6 +105,7 @@ type Script struct {
 // A Model is an [http.Handler].
 type Model struct {
 	scripts []Script
+	watched []string
 	ids     atomic.Int64
 
 	mu       sync.Mutex
@@ -114,6 +117,12 @@ type Model struct {
 // New returns a model with scripts; the first that matches is played. It answers "ok"
 // to all others.
 func New(scripts ...Script) *Model { return &Model{scripts: scripts, tries: map[string]int{}} }
+
+// Watch has requests tell which of some words are anywhere in them. JSON must not quote the words.
+func (m *Model) Watch(words ...string) *Model {
+	m.watched = words
+	return m
+}
 
 // Requests returns the requests for messages so far.
 func (m *Model) Requests() []Request {
@@ -154,13 +163,18 @@ func (m *Model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fail(w, Reply{Status: http.StatusNotFound, Error: "not_found_error"})
 		return
 	}
-	sent := &sizeReader{from: r.Body}
+	sent := &sizeReader{from: r.Body, keep: len(m.watched) > 0}
 	if err := json.NewDecoder(sent).Decode(body); err != nil {
 		fail(w, Reply{Status: http.StatusBadRequest, Error: "invalid_request_error"})
 		return
 	}
 	req := body.request()
 	req.Path, req.Header = r.URL.Path, r.Header.Clone()
+	for _, word := range m.watched {
+		if bytes.Contains(sent.kept, []byte(word)) {
+			req.Words = append(req.Words, word)
+		}
+	}
 	if model != "" {
 		req.Model, req.Stream = model, call == "streamGenerateContent"
 	}
@@ -217,15 +231,20 @@ func (m *Model) reply(req *Request) Reply {
 	return step(*req)
 }
 
-// A sizeReader counts what it reads.
+// A sizeReader counts what it reads, and keeps it if it is to.
 type sizeReader struct {
 	from io.Reader
 	size int64
+	keep bool
+	kept []byte
 }
 
 func (s *sizeReader) Read(p []byte) (int, error) {
 	n, err := s.from.Read(p)
 	s.size += int64(n)
+	if s.keep {
+		s.kept = append(s.kept, p[:n]...)
+	}
 	return n, err
 }
 

@@ -23,6 +23,7 @@ var basics = []check{
 	{"", "turns", "its turns are seen as they begin and end", hasTurns, turns},
 	{"", "model", "it uses the model that the job names: `agent.model`", func(a agent.About) bool { return a.Model }, firstRun(uses)},
 	{"", "instructions", "it is given instructions of the job's own: `agent.instructions`", func(a agent.About) bool { return a.Instructions }, firstRun(instructed)},
+	{"", "skills", "it has the skills of the job among those of its user, and tells the model of them: `agent.skills`", func(a agent.About) bool { return a.Skills }, firstRun(skilled)},
 	{"", "tokens", "it reports the tokens that the gate counts", func(a agent.About) bool { return a.Tokens }, firstRun(tokens)},
 	{"", "cost", "it reports its cost", func(a agent.About) bool { return a.Cost }, firstRun(cost)},
 	{"", "max_turns", "it stops after a number of turns: `agent.max_turns`", func(a agent.About) bool { return a.MaxTurns }, maxTurns},
@@ -59,6 +60,11 @@ func (t *trial) once(ctx context.Context) (*seen, error) {
 	s, err := t.run(ctx, task{model: answer, with: &Conversation{Home: home}, launch: func(l *agent.Launch) {
 		if t.about.Instructions {
 			l.Job.Agent.Instructions = ruleWord
+		}
+		if t.about.Skills {
+			l.Job.Agent.Skills = map[string]jobs.Skill{"contract": {Files: map[string]string{
+				jobs.SkillFile: "---\nname: contract\ndescription: Use this skill for " + skillWord + ".\n---\nSay so.\n",
+			}}}
 		}
 	}})
 	if err == nil {
@@ -175,6 +181,16 @@ func instructed(t *trial, s *seen) error {
 	}
 	if r := s.asked(firstWord); r == nil || !strings.Contains(r.System, ruleWord) {
 		return fmt.Errorf("the instructions did not come to the model")
+	}
+	return nil
+}
+
+func skilled(t *trial, s *seen) error {
+	if t.about.Protocol == "command" {
+		return untried("an agent of protocol command may do what it wants with the directory of its skills")
+	}
+	if r := s.asked(firstWord); r == nil || !slices.Contains(r.Words, skillWord) {
+		return fmt.Errorf("the description of the skill did not come to the model")
 	}
 	return nil
 }

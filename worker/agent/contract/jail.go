@@ -121,7 +121,11 @@ func (j Jail) spec(p agent.Plan, files string) sandbox.Spec {
 	}
 	spec.Files = slices.Clone(j.Spec.Files)
 	for _, f := range p.Files {
-		spec.Files = append(spec.Files, sandbox.File{Path: filepath.Join(files, f.Path), Data: f.Content})
+		file := sandbox.File{Path: filepath.Join(files, f.Path), Data: f.Content}
+		if f.Program {
+			file.Mode = 0o755
+		}
+		spec.Files = append(spec.Files, file)
 	}
 	return spec
 }

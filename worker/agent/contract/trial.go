@@ -25,6 +25,7 @@ const (
 	lastWord   = "contract-three"
 	answerWord = "contract-answer"
 	ruleWord   = "contract-instructions"
+	skillWord  = "contract-skills"
 )
 
 // models are those that agents are told to use. The scripted model has any name; the agents
@@ -113,7 +114,7 @@ func (t *trial) run(ctx context.Context, k task) (*seen, error) {
 	if k.all {
 		on = ""
 	}
-	model := agenttest.New(agenttest.Script{On: on, Steps: []agenttest.Step{k.model}})
+	model := agenttest.New(agenttest.Script{On: on, Steps: []agenttest.Step{k.model}}).Watch(skillWord)
 	url, closeModel, err := Serve(ctx, model)
 	if err != nil {
 		return nil, err

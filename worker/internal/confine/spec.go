@@ -3,6 +3,7 @@ package confine
 import (
 	"cmp"
 	"errors"
+	"io/fs"
 	"maps"
 	"os"
 	"path"
@@ -91,7 +92,11 @@ func (j Jail) environment() []string {
 func (j Jail) showPlan(s *sandbox.Spec, plan agent.Plan) error {
 	var files []sandbox.File
 	for _, f := range plan.Files {
-		files = append(files, sandbox.File{Path: path.Join(j.Files, f.Path), Data: f.Content})
+		mode := fs.FileMode(0o644)
+		if f.Program {
+			mode = 0o755
+		}
+		files = append(files, sandbox.File{Path: path.Join(j.Files, f.Path), Data: f.Content, Mode: mode})
 	}
 	var mounts []sandbox.Mount
 	for _, p := range plan.Mounts {
@@ -111,7 +116,7 @@ func (j Jail) show(s *sandbox.Spec, files []sandbox.File, mounts []sandbox.Mount
 		if err := os.MkdirAll(path.Dir(f.Path), 0o700); err != nil {
 			return verdict.Failed(jobs.WorkspaceFailed, "hand the agent its input", err)
 		}
-		if err := os.WriteFile(f.Path, f.Data, 0o600); err != nil {
+		if err := os.WriteFile(f.Path, f.Data, 0o600|f.Mode&0o100); err != nil {
 			return verdict.Failed(jobs.WorkspaceFailed, "hand the agent its input", err)
 		}
 	}

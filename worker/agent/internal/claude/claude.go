@@ -39,7 +39,7 @@ func (Adapter) About() agent.About {
 		Conversation: capsule.Files{Paths: []capsule.Pattern{".claude/projects/*/{id}.jsonl"}},
 		Abilities: agent.Abilities{
 			Interactive: true, Questions: true, Interrupt: true, Resume: true, Model: true, MaxTurns: true,
-			Tokens: true, Cost: true, Terminals: true, Images: true, Instructions: true, MCPServers: true, API: "anthropic",
+			Tokens: true, Cost: true, Terminals: true, Images: true, Instructions: true, Skills: true, MCPServers: true, API: "anthropic",
 		},
 	}
 }
@@ -54,7 +54,7 @@ func (Adapter) Launch(l agent.Launch) (agent.Plan, error) {
 		first = append(first, setMode("launch", l.Mode))
 	}
 	return agent.Plan{
-		Args:      slices.Concat(l.Program.Command("claude"), arguments(l), l.Job.Agent.Args),
+		Args:      l.WithSkills(".claude/skills", slices.Concat(l.Program.Command("claude"), arguments(l), l.Job.Agent.Args)),
 		Env:       slices.Concat(l.Env(), l.GateEnv(), environment),
 		Stdin:     append(first, userMessage(l.FirstPrompt(), l.PromptID(), l.Images...)),
 		KeepStdin: true,

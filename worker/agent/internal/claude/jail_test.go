@@ -101,3 +101,11 @@ func TestJailedClaudeUsesServers(t *testing.T) {
 	agents, program := adaptertest.Program(t, claude.Adapter{})
 	adaptertest.UsesServer(t, agents, adaptertest.Prompted(t, "claude", "", program), "mcp__tiny__look")
 }
+
+func TestJailedClaudeHasSkills(t *testing.T) {
+	agents, program := adaptertest.Program(t, claude.Adapter{})
+	c := adaptertest.SkillCase{API: "anthropic", Dir: ".claude/skills", Shell: func(command string) agenttest.Step {
+		return agenttest.Use("Bash", map[string]any{"command": command, "description": "look"})
+	}}
+	c.Skilled(t, agents, adaptertest.Prompted(t, "claude", "LOOK", program))
+}

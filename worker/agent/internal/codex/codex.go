@@ -37,7 +37,7 @@ func (Adapter) About() agent.About {
 		OneShot:      true,
 		Abilities: agent.Abilities{
 			Interactive: true, Questions: true, Interrupt: true, Resume: true, Model: true, Tokens: true, Terminals: true,
-			Images: true, Instructions: true, MCPServers: true, API: "openai",
+			Images: true, Instructions: true, Skills: true, MCPServers: true, API: "openai",
 		},
 	}
 }
@@ -53,7 +53,7 @@ func (Adapter) Launch(l agent.Launch) (agent.Plan, error) {
 	}
 	p := agent.Plan{Env: env, Files: l.PlanFiles(), Mounts: l.Program.Mounts}
 	if l.Job.Agent.Interactive {
-		p.Args = slices.Concat(l.Program.Command("codex"), serverArguments(l), l.Job.Agent.Args)
+		p.Args = l.WithSkills(skillsDir, slices.Concat(l.Program.Command("codex"), serverArguments(l), l.Job.Agent.Args))
 		p.Stdin, p.KeepStdin = [][]byte{hello(jsonrpc.NewClient(""))}, true
 		return p, nil
 	}
@@ -65,11 +65,14 @@ func (Adapter) Launch(l agent.Launch) (agent.Plan, error) {
 	if l.Resume != "" {
 		args = append(args, l.Resume)
 	}
-	p.Args = slices.Concat(l.Program.Command("codex"), args, []string{"-"})
+	p.Args = l.WithSkills(skillsDir, slices.Concat(l.Program.Command("codex"), args, []string{"-"}))
 	// The prompt may have many lines. It ends where stdin does.
 	p.Stdin = [][]byte{[]byte(l.FirstPrompt())}
 	return p, nil
 }
+
+// skillsDir is where the program reads its user's skills. In .codex/skills it has those of its own.
+const skillsDir = ".agents/skills"
 
 // keyVariable is the variable from which our provider entry takes its key.
 const keyVariable = "PENSTOCK_GATE_KEY"

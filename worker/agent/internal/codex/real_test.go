@@ -152,3 +152,15 @@ func TestJailedCodexUsesServers(t *testing.T) {
 		adaptertest.UsesServer(t, agents, l, "mcp__tiny/look")
 	}
 }
+
+func TestJailedCodexHasSkills(t *testing.T) {
+	agents, program := adaptertest.Program(t, codex.Adapter{})
+	c := adaptertest.SkillCase{API: "openai", Dir: ".agents/skills", Shell: func(command string) agenttest.Step {
+		return agenttest.Use("exec_command", map[string]any{"cmd": command})
+	}}
+	for _, interactive := range []bool{false, true} {
+		l := adaptertest.Prompted(t, "codex", "LOOK", program)
+		l.Job.Agent.Model, l.Job.Agent.Interactive = "gpt-5.5", interactive
+		c.Skilled(t, agents, l)
+	}
+}

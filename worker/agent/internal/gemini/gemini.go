@@ -36,7 +36,7 @@ func (Adapter) About() agent.About {
 		Conversation: capsule.Files{Paths: []capsule.Pattern{".gemini/tmp/penstock/chats/session-*{id8}*.jsonl"}}, OneShot: true,
 		Abilities: agent.Abilities{
 			Interactive: true, Interrupt: true, Resume: true, Model: true, MaxTurns: true, Tokens: true, Images: true,
-			Instructions: true, MCPServers: true, API: "google",
+			Instructions: true, Skills: true, MCPServers: true, API: "google",
 		},
 	}
 }
@@ -71,7 +71,7 @@ func onePrompt(l agent.Launch) agent.Plan {
 		args = append(args, "--model", model)
 	}
 	return agent.Plan{
-		Args:  slices.Concat([]string{"/bin/sh", "-c", startScript + start, "gemini"}, l.Program.Command("gemini"), args, l.Job.Agent.Args),
+		Args:  l.WithSkills(skillsDir, slices.Concat([]string{"/bin/sh", "-c", startScript + start, "gemini"}, l.Program.Command("gemini"), args, l.Job.Agent.Args)),
 		Stdin: [][]byte{[]byte(promptText(l.FirstPrompt()))},
 	}
 }
@@ -84,6 +84,9 @@ mkdir -p "$HOME/.gemini/tmp/penstock/chats"
 printf %s "$PENSTOCK_WORKSPACE" >"$HOME/.gemini/tmp/penstock/.project_root"
 printf %s "$` + settingsVariable + `" >"$HOME/.gemini/settings.json"
 if [ -n "$PENSTOCK_INSTRUCTIONS_FILE" ]; then cat "$PENSTOCK_INSTRUCTIONS_FILE" >"$HOME/.gemini/GEMINI.md"; fi`
+
+// skillsDir is where the program reads its user's skills.
+const skillsDir = ".gemini/skills"
 
 const start = "\nexec \"$@\""
 

@@ -27,7 +27,7 @@ func interactive(l agent.Launch) agent.Plan {
 		ends = endInput
 	}
 	return agent.Plan{
-		Args: slices.Concat([]string{"/bin/sh", "-c", startScript + startSession + ends + start, "gemini"}, l.Program.Command("gemini"), args, l.Job.Agent.Args),
+		Args: l.WithSkills(skillsDir, slices.Concat([]string{"/bin/sh", "-c", startScript + startSession + ends + start, "gemini"}, l.Program.Command("gemini"), args, l.Job.Agent.Args)),
 		Env: []string{
 			"PENSTOCK_GEMINI_SESSION=" + sessionOf(l),
 			"PENSTOCK_GEMINI_REPLAY_END=" + replayEnd(l),

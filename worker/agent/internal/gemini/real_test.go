@@ -100,3 +100,13 @@ func TestJailedGeminiUsesServers(t *testing.T) {
 		adaptertest.UsesServer(t, agents, l, "mcp_tiny_look")
 	}
 }
+
+func TestJailedGeminiHasSkills(t *testing.T) {
+	agents, program := adaptertest.Program(t, gemini.Adapter{})
+	c := adaptertest.SkillCase{API: "google", Dir: ".gemini/skills", Shell: run}
+	for _, interactive := range []bool{false, true} {
+		l := adaptertest.Prompted(t, "gemini", "LOOK", program)
+		l.Job.Agent.Model, l.Job.Agent.Interactive = "gemini-2.5-flash", interactive
+		c.Skilled(t, agents, l)
+	}
+}

@@ -1,0 +1,41 @@
+package agent
+
+import (
+	"maps"
+	"path"
+	"slices"
+	"strings"
+)
+
+// skills are the files of the job's skills. As in the directories that they are from, scripts can be
+// executed.
+func (l Launch) skills() []File {
+	var files []File
+	for _, name := range slices.Sorted(maps.Keys(l.Job.Agent.Skills)) {
+		skill := l.Job.Agent.Skills[name]
+		for _, file := range slices.Sorted(maps.Keys(skill.Files)) {
+			text := skill.Files[file]
+			files = append(files, File{Path: path.Join(skillsDir, name, file), Content: []byte(text), Program: strings.HasPrefix(text, "#!")})
+		}
+	}
+	return files
+}
+
+// linkSkills has a program find the job's skills among those of its user. It is a link: what it leads
+// to is read-only. An earlier run may have left anything in its place.
+const linkSkills = `set -e
+skills="$HOME/$1"
+shift
+rm -rf "$skills"
+mkdir -p "${skills%/*}"
+ln -s "$PENSTOCK_SKILLS_DIR" "$skills"
+exec "$@"`
+
+// WithSkills is a command whose program reads a user's skills from a directory of its home. Those of
+// the job are there.
+func (l Launch) WithSkills(dir string, command []string) []string {
+	if len(l.Job.Agent.Skills) == 0 {
+		return command
+	}
+	return append([]string{"/bin/sh", "-c", linkSkills, "skills", dir}, command...)
+}
