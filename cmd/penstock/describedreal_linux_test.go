@@ -16,25 +16,25 @@ import (
 // runs the Claude Code that is installed here.
 const acpProgram = "claude-agent-acp"
 
-// describedReal are settings for it.
-func describedReal(t *testing.T) string {
-	t.Helper()
-	program, err := exec.LookPath(acpProgram)
-	if err != nil {
-		skip(t, acpProgram, "no %s in PATH: npm install -g @agentclientprotocol/claude-agent-acp", acpProgram)
-	}
-	claude, err := exec.LookPath("claude")
-	if err != nil {
-		skip(t, "claude", "no Claude Code in PATH: npm install -g @anthropic-ai/claude-code")
-	}
-	if claude, err = filepath.EvalSymlinks(claude); err != nil {
-		t.Fatal(err)
-	}
-	config := filepath.Join(t.TempDir(), "penstock.yaml")
-	text := `agents:
-  ` + acpProgram + `:
-    protocol: acp
-    command: [` + program + `]
+// A describedReal is a real program that settings describe.
+type describedReal struct {
+	realAgent
+	permits  string // the mode in which it asks for no permission; empty: it asks for none as it is
+	settings func(t *testing.T, program string) string
+}
+
+// describedReals are such programs. The tools that they offer the model are those of other agents.
+var describedReals = []describedReal{
+	{realAgent{acpProgram, "ANTHROPIC", "", realAgents[0].shell, nil}, "bypassPermissions", func(t *testing.T, program string) string {
+		t.Helper()
+		claude, err := exec.LookPath("claude")
+		if err != nil {
+			skip(t, "claude", "no Claude Code in PATH: npm install -g @anthropic-ai/claude-code")
+		}
+		if claude, err = filepath.EvalSymlinks(claude); err != nil {
+			t.Fatal(err)
+		}
+		return `    command: [` + program + `]
     api: anthropic
     env:
       CLAUDE_CODE_EXECUTABLE: ` + claude + `
@@ -45,7 +45,43 @@ func describedReal(t *testing.T) string {
 worker:
   ro_paths: [` + filepath.Dir(claude) + `]
 `
-	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+	}},
+	{realAgent{"copilot", "OPENAI", "gpt-5.4", func(command string) agenttest.Step {
+		return agenttest.Use("bash", map[string]any{"command": command, "description": "run"})
+	}, nil}, "", func(t *testing.T, program string) string {
+		t.Helper()
+		unpacked := t.TempDir()
+		unpack := exec.CommandContext(t.Context(), program, "--version")
+		unpack.Env = append(os.Environ(), "COPILOT_SEA_EXTRACT_ONLY=1", "COPILOT_PKG_CACHE_HOME="+unpacked)
+		if out, err := unpack.CombinedOutput(); err != nil {
+			t.Fatalf("unpack %s: %v: %s", program, err, out)
+		}
+		return `    command: [` + program + `, --acp, --allow-all-tools]
+    api: openai
+    env:
+      COPILOT_OFFLINE: "true"
+      COPILOT_PROVIDER_BASE_URL: "{base_url}"
+      COPILOT_PROVIDER_API_KEY: "{api_key}"
+      COPILOT_MODEL: "{model:gpt-5.4}"
+      COPILOT_PKG_CACHE_HOME: ` + unpacked + `
+    conversation:
+      files: [".copilot/session-state/{id}/**"]
+      except: [".copilot/session-state/*/*.lock", ".copilot/session-state/*/*.hold"]
+worker:
+  ro_paths: [` + unpacked + `]
+`
+	}},
+}
+
+// config are settings that describe the program that is installed here.
+func (d describedReal) config(t *testing.T) string {
+	t.Helper()
+	program, err := exec.LookPath(d.name)
+	if err != nil {
+		skip(t, d.name, "no %s in PATH: docs/how-to/agents.md says which package of npm has it", d.name)
+	}
+	config := filepath.Join(t.TempDir(), "penstock.yaml")
+	if err := os.WriteFile(config, []byte("agents:\n  "+d.name+":\n    protocol: acp\n"+d.settings(t, program)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return config
@@ -56,12 +92,11 @@ worker:
 // conversation, and does nothing twice.
 func TestARealDescribedAgentGoesOn(t *testing.T) {
 	t.Parallel()
-	for name, within := range map[string]bool{"between turns": false, "within a turn": true} {
-		t.Run(name, func(t *testing.T) {
+	for i := range 2 * len(describedReals) {
+		agent, within := describedReals[i/2], i%2 == 1
+		t.Run(agent.name+map[bool]string{false: " between turns", true: " within a turn"}[within], func(t *testing.T) {
 			t.Parallel()
-			config := describedReal(t)
-			agent := realAgents[0] // whose tools it has
-			agent.name = acpProgram
+			config := agent.config(t)
 			f, model := agent.pool(t, func(write func(string) agenttest.Step) []agenttest.Step {
 				later := func(r agenttest.Request) agenttest.Reply {
 					if strings.Contains(r.Last, "the third") {
@@ -85,7 +120,9 @@ func TestARealDescribedAgentGoesOn(t *testing.T) {
 			l.worker = f.worker("--slots", "1", "--config", config)
 			l.talk = agent.begin(f, "--config", config, "--interactive")
 			l.seen(jobs.CapsuleStored, 1)
-			l.run("job", "set", l.id, "--mode", "bypassPermissions") // as it is by then, also for the next process
+			if agent.permits != "" {
+				l.run("job", "set", l.id, "--mode", agent.permits) // as it is by then, also for the next process
+			}
 			l.run("send", l.id, "the second")
 			l.has(l.seen(jobs.CapsuleStored, 2), `"turn":2`)
 			if within {

@@ -148,6 +148,11 @@ func (d *decoder) readAnswer(m jsonrpc.Message, r *agent.Read) {
 		r.Add(call.Result(m))
 		r.Reply = append(r.Reply, d.beginSession())
 	case sdk.AgentMethodSessionNew, sdk.AgentMethodSessionResume, sdk.AgentMethodSessionLoad:
+		if call.Method == sdk.AgentMethodSessionResume && m.Error != nil && m.Error.Code == methodUnknown && d.can.Load {
+			d.can.Session.Resume = nil // which it does not know, whatever it has said
+			r.Reply = append(r.Reply, d.beginSession())
+			return
+		}
 		d.readSession(m, got, r)
 	case sdk.AgentMethodSessionPrompt:
 		if d.begun {
@@ -226,8 +231,12 @@ func (d *decoder) readSession(m jsonrpc.Message, got agentAnswer, r *agent.Read)
 	d.endLoad(r)
 }
 
-// authRequired is the protocol's code for an agent that has no key.
-const authRequired = -32000
+const (
+	// authRequired is the protocol's code for an agent that has no key.
+	authRequired = -32000
+	// methodUnknown is the code of JSON-RPC for a request that is not known.
+	methodUnknown = -32601
+)
 
 // fail records that the agent could not begin.
 func (d *decoder) fail(m jsonrpc.Message, why jobs.Reason, what string, r *agent.Read) {

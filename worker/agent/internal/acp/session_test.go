@@ -29,3 +29,31 @@ func TestServersInPlans(t *testing.T) {
 		t.Errorf("begins its session with %s", reply)
 	}
 }
+
+// An agent that says it resumes sessions, and then does not know how, loads them; one that refuses to resume
+// a session for another reason, or can load none, begins none.
+func TestASessionThatCannotBeResumedIsLoaded(t *testing.T) {
+	for _, tt := range []struct{ can, refusal, want string }{
+		{`"loadSession":true,"sessionCapabilities":{"resume":{}}`, `{"code":-32601,"message":"Method not found"}`, `"method":"session/load"`},
+		{`"loadSession":true,"sessionCapabilities":{"resume":{}}`, `{"code":-32002,"message":"no such session"}`, ""},
+		{`"loadSession":false,"sessionCapabilities":{"resume":{}}`, `{"code":-32601,"message":"Method not found"}`, ""},
+	} {
+		l := adaptertest.Launch("acp")
+		l.Resume = "earlier"
+		d := Adapter{}.Decoder(l)
+		begun := adaptertest.Feed(d, `{"id":1,"result":{"protocolVersion":1,"agentCapabilities":{`+tt.can+`}}}`)
+		if len(begun.Reply) != 1 || !strings.Contains(string(begun.Reply[0]), `"method":"session/resume"`) {
+			t.Fatalf("begins with %s", begun.Reply)
+		}
+		refused := adaptertest.Feed(d, `{"id":2,"error":`+tt.refusal+`}`)
+		if tt.want == "" {
+			if _, end := d.Exit(0, ""); len(refused.Reply) != 0 || end.Outcome == jobs.Success {
+				t.Errorf("%s, refused with %s: it goes on with %s, and ended %+v", tt.can, tt.refusal, refused.Reply, end)
+			}
+			continue
+		}
+		if len(refused.Reply) != 1 || !strings.Contains(string(refused.Reply[0]), tt.want) || !strings.Contains(string(refused.Reply[0]), `"sessionId":"earlier"`) {
+			t.Errorf("%s, refused with %s: it goes on with %s, want %s", tt.can, tt.refusal, refused.Reply, tt.want)
+		}
+	}
+}
