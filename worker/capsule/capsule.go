@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path"
 	"slices"
@@ -197,28 +198,45 @@ func (s *search) list(dir, element string) ([]string, error) {
 	}), nil
 }
 
-// read reads a regular file up to the size that it had when it was opened.
-func read(root *os.Root, name string, limit int64) ([]byte, error) {
+// open opens a regular file. Close it.
+func open(root *os.Root, name string) (*os.File, fs.FileInfo, error) {
 	before, err := root.Lstat(name)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	// A FIFO in the file's place must not block this process.
 	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
+		return nil, nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && (!info.Mode().IsRegular() || !os.SameFile(before, info)) {
+		err = errors.New("it is no regular file")
+	}
+	if err != nil {
+		_ = f.Close() // nothing was written
+		return nil, nil, err
+	}
+	return f, info, nil
+}
+
+// read reads a regular file up to the size that it had when it was opened.
+func read(root *os.Root, name string, limit int64) ([]byte, error) {
+	f, info, err := open(root, name)
+	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	switch {
-	case err != nil:
-		return nil, err
-	case !info.Mode().IsRegular() || !os.SameFile(before, info):
-		return nil, errors.New("it is no regular file")
-	case info.Size() > limit:
+	if info.Size() > limit {
 		return nil, fmt.Errorf("the conversation is larger than %d bytes", int64(MaxBytes))
 	}
-	return io.ReadAll(io.LimitReader(f, info.Size()))
+	// At once, because an agent may write meanwhile.
+	content := make([]byte, info.Size())
+	n, err := io.ReadFull(f, content)
+	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) { // it is shorter by now
+		err = nil
+	}
+	return content[:n], err
 }
 
 // packed is what a capsule has of a file.

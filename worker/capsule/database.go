@@ -3,9 +3,11 @@ package capsule
 import (
 	"bytes"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/penstock-run/penstock/worker/capsule/internal/sqlite"
 )
@@ -24,17 +26,18 @@ func beside(root *os.Root, name, end string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// maxReads is how often a database is read that its agent changes meanwhile.
-const maxReads = 20
+// copyFor is how long it is tried to read a database that its agent changes meanwhile.
+const copyFor = 10 * time.Second
 
 // database is a consistent and clean copy of a database that its agent may still use.
 //
 // The agent writes changes to the log, later copies them from there to the database, and then
-// begins the log again with another header. If the header stays the same while the database is
-// read and then the log, the log has every page that was copied meanwhile.
+// begins the log again with another header, before it writes over what the log had. If the header
+// stays the same from before the database is read until after the log is, the log has every page
+// that was copied meanwhile.
 func database(root *os.Root, name string, limit int64, clean Cleaner) ([]byte, error) {
-	for range maxReads {
-		before, err := log(root, name, limit)
+	for end := time.Now().Add(copyFor); ; {
+		before, err := logHeader(root, name)
 		if err != nil {
 			return nil, err
 		}
@@ -42,14 +45,21 @@ func database(root *os.Root, name string, limit int64, clean Cleaner) ([]byte, e
 		if err != nil {
 			return nil, err
 		}
-		after, err := log(root, name, limit-int64(len(content)))
+		log, err := read(root, name+besides[0], limit-int64(len(content)))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // it may have none
+			return nil, err
+		}
+		after, err := logHeader(root, name)
 		if err != nil {
 			return nil, err
 		}
-		if !bytes.Equal(before[:min(len(before), sqlite.LogHeader)], after[:min(len(after), sqlite.LogHeader)]) {
+		if !bytes.Equal(before, after) || len(log) < len(after) {
+			if time.Now().After(end) {
+				return nil, errors.New("it changes too fast to be copied")
+			}
 			continue
 		}
-		db, err := sqlite.Open(content, after)
+		db, err := sqlite.Open(content, log)
 		if err != nil {
 			return nil, err
 		}
@@ -58,14 +68,17 @@ func database(root *os.Root, name string, limit int64, clean Cleaner) ([]byte, e
 		}
 		return db.Bytes(), nil
 	}
-	return nil, errors.New("it changes too fast to be copied")
 }
 
-// log is the write-ahead log of a database; empty: it has none.
-func log(root *os.Root, name string, limit int64) ([]byte, error) {
-	content, err := read(root, name+besides[0], limit)
+// logHeader is the beginning of the write-ahead log of a database; empty: it has none.
+func logHeader(root *os.Root, name string) ([]byte, error) {
+	f, _, err := open(root, name+besides[0])
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	return content, err
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, sqlite.LogHeader))
 }

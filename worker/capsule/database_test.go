@@ -29,7 +29,7 @@ func python(t *testing.T, home, program string) (said string, kill func()) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), "python3", "-c", "import sqlite3, sys\ndb = sqlite3.connect(sys.argv[1], isolation_level=None)\n"+program, path)
+	cmd := exec.CommandContext(t.Context(), "python3", "-c", "import sqlite3, sys, time\ndb = sqlite3.connect(sys.argv[1], isolation_level=None)\n"+program, path)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -138,7 +138,7 @@ func sum() (n int) {
 func TestADatabaseIsPackedWhileItChanges(t *testing.T) {
 	home := t.TempDir()
 	_, kill := python(t, home, `
-db.execute("pragma journal_mode = wal"); db.execute("pragma synchronous = off"); db.execute("pragma wal_autocheckpoint = 500")
+db.execute("pragma journal_mode = wal"); db.execute("pragma synchronous = off"); db.execute("pragma wal_autocheckpoint = 20")
 db.execute("create table a (id integer primary key, text text)"); db.execute("create table b (id integer primary key, text text)")
 n = 0
 while True:
@@ -148,6 +148,7 @@ while True:
     db.execute("commit")
     n += 1
     if n == 300: print("ready", flush=True)
+    if n % 200 == 0: time.sleep(0.1) # a program that never rests cannot be copied
 `)
 	defer kill()
 	for range 20 {
