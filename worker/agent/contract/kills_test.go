@@ -45,17 +45,21 @@ type killing struct {
 
 // Real agents are killed at random moments of their turns: each goes on with the same conversation,
 // forgets no turn that had ended, and does none of them again. PENSTOCK_TEST_AGENT_KILLS says how
-// often, and PENSTOCK_TEST_SEED when.
+// often, and PENSTOCK_TEST_SEED when; opencode is killed only where the first one is set.
 func TestAgentsAreKilledAtRandomMoments(t *testing.T) {
 	t.Parallel()
 	kills, seed := 1, rand.Uint64()
-	if asked, err := strconv.Atoi(os.Getenv("PENSTOCK_TEST_AGENT_KILLS")); err == nil {
-		kills = asked
+	wanted, err := strconv.Atoi(os.Getenv("PENSTOCK_TEST_AGENT_KILLS"))
+	if err == nil {
+		kills = wanted
 	}
 	if asked, err := strconv.ParseUint(os.Getenv("PENSTOCK_TEST_SEED"), 10, 64); err == nil {
 		seed = asked
 	}
 	for i, name := range tested {
+		if name == "opencode" && wanted == 0 {
+			continue // whose starts take too long
+		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			exectest.Need(t, "bwrap")

@@ -127,9 +127,6 @@ func (t *trial) run(ctx context.Context, k task) (*seen, error) {
 	defer g.Close()
 	session := gate.NewSession(l.Session, JailKey, k.limits)
 	s.Run, err = t.jail.Run(ctx, t.adapter, l, Gated{Gate: g, Session: session}, k.with)
-	if t.about.Protocol != "command" { // whose status says it, as for a worker
-		s.End = session.Failing().Doubt(s.End)
-	}
 	s.requests, s.meter = model.Requests(), session.Meter()
 	t.note(s)
 	return s, err
