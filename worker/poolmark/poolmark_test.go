@@ -35,9 +35,9 @@ func (*reader) Name() string                                     { return "reade
 func (*reader) Check(context.Context) ([]sandbox.Feature, error) { return nil, nil }
 func (*reader) Command(sandbox.Spec) (*sandbox.Command, error)   { return nil, errRefused }
 
-func (r *reader) Ready(_ context.Context, s sandbox.Spec) error {
+func (r *reader) Ready(_ context.Context, s sandbox.Spec) (sandbox.Spec, error) {
 	r.label = s.Label
-	return errRefused
+	return s, errRefused
 }
 
 func TestAJailHasTheMark(t *testing.T) {

@@ -3,6 +3,7 @@ package receiptcmd
 import (
 	"bytes"
 	"errors"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -25,6 +26,10 @@ data directory itself. Keep the list where you verify, receipt verify --workers 
 lines of credentials that were revoked, as long as their receipts count.`,
 		Example: `  penstock receipt workers >workers`,
 		RunE: func(*cobra.Command, []string) error {
+			// Else the key below would be made, and be no worker's.
+			if _, err := os.Stat(shell.Config.Data); err != nil {
+				return cli.Usage("name the directory of the pool's broker with --data", "receipt workers: there is no pool: %w", err)
+			}
 			held, err := natsd.Credentials(pool.StoreDir(shell))
 			if err != nil {
 				return err
