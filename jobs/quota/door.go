@@ -96,11 +96,10 @@ func (d *Door) enter(id string, of []Bound, rec jobs.Record) {
 		} else if rec.State == jobs.Finished {
 			continue
 		}
-		at := Quota{Key: q.Key, Unit: q.Unit}
-		c := d.used[at]
+		c := d.used[q.which()]
 		if c == nil {
-			c = &count{of: Quota{Key: q.Of, Unit: q.Unit}, at: at}
-			d.used[at] = c
+			c = &count{of: Quota{Key: q.Of, Unit: q.Unit}, at: q.which()}
+			d.used[c.at] = c
 		}
 		c.jobs++
 		c.used += used
@@ -171,7 +170,7 @@ func (d *Door) decide(rec jobs.Record, of []Bound, now time.Time) (refused refus
 		}
 	}
 	for _, q := range of {
-		if c := d.used[Quota{Key: q.Key, Unit: q.Unit}]; c != nil && c.used >= q.Most {
+		if c := d.used[q.which()]; c != nil && c.used >= q.Most {
 			return refusal{q.Key, q.Unit, q.Most, c.used}, true
 		}
 	}
@@ -231,7 +230,7 @@ func (d *Door) count() (all []Usage, leading bool) {
 		most[c.of] = max(most[c.of], c.used)
 	}
 	for _, q := range d.quotas {
-		all = append(all, Usage{q.Key, q.Unit, most[Quota{Key: q.Key, Unit: q.Unit}], q.Most})
+		all = append(all, Usage{q.Key, q.Unit, most[q.which()], q.Most})
 	}
 	return all, true
 }

@@ -17,6 +17,9 @@ type Quota struct {
 	Most int64
 }
 
+// which is the quota without its bound: there is one of each key and unit.
+func (q Quota) which() Quota { return Quota{Key: q.Key, Unit: q.Unit} }
+
 // A Unit is what a quota counts.
 type Unit string
 
@@ -77,11 +80,10 @@ func (q Quotas) Check() error {
 		if err := one.check(); err != nil {
 			return err
 		}
-		which := Quota{Key: one.Key, Unit: one.Unit}
-		if seen[which] {
+		if seen[one.which()] {
 			return fmt.Errorf("quota %q of %s is there twice", one.Key, one.Unit)
 		}
-		seen[which] = true
+		seen[one.which()] = true
 	}
 	return nil
 }
