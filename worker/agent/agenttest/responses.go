@@ -73,11 +73,7 @@ func (a *answer) respond() {
 		return
 	}
 	for i, c := range a.reply.Calls {
-		input, err := json.Marshal(c.Input)
-		if err != nil {
-			panic(err) // the test's own values
-		}
-		item := object{"type": "function_call", "name": c.Name, "arguments": string(input), "call_id": fmt.Sprintf("call_%d_%d", a.id, i)}
+		item := object{"type": "function_call", "name": c.Name, "arguments": encoded(c.Input), "call_id": fmt.Sprintf("call_%d_%d", a.id, i)}
 		if space, name, ok := strings.Cut(c.Name, "/"); ok { // a tool of a server
 			item["namespace"], item["name"] = space, name
 		}

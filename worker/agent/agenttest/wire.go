@@ -141,12 +141,8 @@ func (a *answer) send() {
 func (a *answer) block(i int, block object) {
 	empty, delta := object{"type": "text", "text": ""}, object{"type": "text_delta", "text": block["text"]}
 	if block["type"] == "tool_use" {
-		input, err := json.Marshal(block["input"])
-		if err != nil {
-			panic(err) // the test's own values
-		}
 		empty = object{"type": "tool_use", "id": block["id"], "name": block["name"], "input": object{}}
-		delta = object{"type": "input_json_delta", "partial_json": string(input)}
+		delta = object{"type": "input_json_delta", "partial_json": encoded(block["input"])}
 	}
 	a.event("content_block_start", object{"index": i, "content_block": empty})
 	a.event("content_block_delta", object{"index": i, "delta": delta})
@@ -185,12 +181,17 @@ func (a *answer) event(kind string, data object) {
 	a.data(data, "\n\n")
 }
 
-// data sends an event of a stream that has no name, or the rest of one that has.
-func (a *answer) data(data object, end string) {
-	out, err := json.Marshal(data)
+// encoded is a value of a script as JSON.
+func encoded(value any) string {
+	out, err := json.Marshal(value)
 	if err != nil {
 		panic(err) // the test's own values
 	}
-	_, _ = io.WriteString(a.w, "data: "+string(out)+end) // the agent may have gone
-	_ = http.NewResponseController(a.w).Flush()          // as above
+	return string(out)
+}
+
+// data sends an event of a stream that has no name, or the rest of one that has.
+func (a *answer) data(data object, end string) {
+	_, _ = io.WriteString(a.w, "data: "+encoded(data)+end) // the agent may have gone
+	_ = http.NewResponseController(a.w).Flush()            // as above
 }
