@@ -42,6 +42,20 @@ func TestC(t *testing.T) { t.SkipNow() }
 			not: []string{"chatter", "=== RUN"},
 		},
 		{
+			name: "what took long is named, with its subtests",
+			source: `package x
+import ("testing"; "time")
+func TestFast(t *testing.T) {}
+func TestSlow(t *testing.T) {
+	for range 2 {
+		t.Run("sub", func(t *testing.T) { t.Parallel(); time.Sleep(3*time.Second) })
+	}
+}
+`,
+			want: []string{"what took longest:\n\t   6 s  example TestSlow\n\n4 tests"},
+			not:  []string{"TestFast"},
+		},
+		{
 			name:   "a failure is shown and is the exit code",
 			source: "package x\nimport \"testing\"\nfunc TestBad(t *testing.T) { t.Error(\"got 1, want 2\") }\n",
 			code:   1,

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -15,6 +16,7 @@ type event struct {
 	Package string
 	Test    string
 	Output  string
+	Elapsed float64 // seconds, without the time that a parallel test waited for its turn
 }
 
 // key is a test of a package; with an empty test, the package itself.
@@ -26,10 +28,12 @@ type report struct {
 	pending map[key][]string // output of what has not ended yet
 	skipped map[string][]key // by reason
 	count   map[string]int   // tests by action
+	took    map[key]float64  // seconds, by test of the first level
+	within  map[key]float64  // seconds of the subtests, which a test does not wait for if they are parallel
 }
 
 func newReport(out io.Writer) *report {
-	return &report{out, map[key][]string{}, map[string][]key{}, map[string]int{}}
+	return &report{out, map[key][]string{}, map[string][]key{}, map[string]int{}, map[key]float64{}, map[key]float64{}}
 }
 
 func (r *report) add(ev event) {
@@ -44,6 +48,7 @@ func (r *report) add(ev event) {
 			r.endPackage(k, ev.Action)
 		} else {
 			r.endTest(k, ev.Action)
+			r.time(k, ev.Elapsed)
 		}
 	}
 }
@@ -58,6 +63,18 @@ func (r *report) endTest(k key, action string) {
 		r.skipped[why] = append(r.skipped[why], k)
 	}
 	delete(r.pending, k)
+}
+
+// time adds what a test took to the test of the first level that it belongs to.
+func (r *report) time(k key, seconds float64) {
+	name, sub, below := strings.Cut(k.test, "/")
+	top := key{k.pkg, name}
+	switch {
+	case !below:
+		r.took[top] = max(seconds, r.within[top])
+	case !strings.Contains(sub, "/"):
+		r.within[top] += seconds
+	}
 }
 
 // endPackage prints the package's own line. Where the package failed it prints
@@ -99,6 +116,7 @@ func reason(output []string) string {
 }
 
 func (r *report) summary() {
+	r.longest()
 	fmt.Fprintf(r.out, "\n%d tests passed, %d failed, %d skipped\n", r.count["pass"], r.count["fail"], r.count["skip"])
 	for _, why := range slices.Sorted(maps.Keys(r.skipped)) {
 		fmt.Fprintf(r.out, "skipped: %s\n", why)
@@ -109,6 +127,21 @@ func (r *report) summary() {
 		for _, pkg := range slices.Sorted(maps.Keys(byPackage)) {
 			fmt.Fprintf(r.out, "\t%s: %s\n", pkg, shorten(byPackage[pkg]))
 		}
+	}
+}
+
+// longest names the tests that one would shorten first.
+func (r *report) longest() {
+	const most, least = 30, 5 // tests, seconds
+	tests := slices.SortedFunc(maps.Keys(r.took), func(a, b key) int { return cmp.Compare(r.took[b], r.took[a]) })
+	for i, k := range tests[:min(most, len(tests))] {
+		if r.took[k] < least {
+			return
+		}
+		if i == 0 {
+			fmt.Fprintln(r.out, "\nwhat took longest:")
+		}
+		fmt.Fprintf(r.out, "\t%4.0f s  %s %s\n", r.took[k], k.pkg, k.test)
 	}
 }
 
