@@ -31,6 +31,7 @@ type peer interface {
 	submit(ctx context.Context, n int) error
 	// done reports whether the server knows as many jobs to be completed.
 	done(ctx context.Context, jobs int) (bool, error)
+	spent() spent
 	close()
 }
 
@@ -72,6 +73,7 @@ type result struct {
 	contender
 	waits []time.Duration
 	rates []float64
+	spent spent
 	skip  error
 }
 
@@ -100,7 +102,8 @@ func run(ctx context.Context, s sizes) error {
 			}
 		}
 	}
-	fmt.Printf("\n%-34s %-44s %9s %9s %9s\n", "queue", "versions", "p50 ms", "p99 ms", "jobs/s")
+	fmt.Printf("\n%-34s %-44s %9s %9s %9s %20s\n", "", "", "", "", "", "processor ms a job")
+	fmt.Printf("%-34s %-44s %9s %9s %9s %10s %9s\n", "queue", "versions", "p50 ms", "p99 ms", "jobs/s", "server", "clients")
 	for _, r := range results {
 		if r.skip != nil {
 			fmt.Printf("%-34s skipped: %v\n", r.name, r.skip)
@@ -108,8 +111,10 @@ func run(ctx context.Context, s sizes) error {
 		}
 		slices.Sort(r.waits)
 		slices.Sort(r.rates)
-		fmt.Printf("%-34s %-44s %9.1f %9.1f %9.0f\n", r.name, r.version,
-			ms(r.waits[len(r.waits)/2]), ms(r.waits[len(r.waits)*99/100]), r.rates[len(r.rates)/2])
+		all := time.Duration(s.rounds * s.jobs)
+		fmt.Printf("%-34s %-44s %9.1f %9.1f %9.0f %10.2f %9.2f\n", r.name, r.version,
+			ms(r.waits[len(r.waits)/2]), ms(r.waits[len(r.waits)*99/100]), r.rates[len(r.rates)/2],
+			ms(r.spent.server/all), ms(r.spent.clients/all))
 	}
 	return nil
 }
@@ -143,8 +148,11 @@ func (r *result) round(ctx context.Context, s sizes) error {
 		}
 		r.waits = append(r.waits, time.Since(began))
 	}
+	before := p.spent()
 	rate, err := throughput(ctx, p, s, s.latency+1)
+	took := p.spent().since(before)
 	r.rates = append(r.rates, rate)
+	r.spent = spent{r.spent.server + took.server, r.spent.clients + took.clients}
 	return err
 }
 
