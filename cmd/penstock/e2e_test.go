@@ -187,8 +187,21 @@ func (f *fixture) command(args ...string) *exec.Cmd {
 	usual := slices.DeleteFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, "GIT_SSL_") })
 	cmd.Env = append(usual, "PENSTOCK_DATA="+f.data, "PENSTOCK_LEASE="+slowtest.Pace(4*time.Second).String(),
 		"ANTHROPIC_API_KEY=", "HOME="+filepath.Dir(f.data), "TMPDIR="+f.tmp)
+	if len(args) > 0 && args[0] == "doctor" {
+		cmd.Env = append(cmd.Env, "PATH="+pathWithoutAgents())
+	}
 	cmd.Env = append(cmd.Env, f.env...)
 	return cmd
+}
+
+// pathWithoutAgents is PATH without the directories of npm's programs: a doctor starts each agent that it finds
+// to ask for its version, which takes seconds.
+func pathWithoutAgents() string {
+	dirs := slices.DeleteFunc(filepath.SplitList(os.Getenv("PATH")), func(dir string) bool {
+		has := func(name string) bool { _, err := os.Stat(filepath.Join(dir, name)); return err == nil }
+		return !has("git") && !has("bwrap") && slices.ContainsFunc([]string{"claude", "codex", "gemini", "opencode"}, has)
+	})
+	return strings.Join(dirs, string(filepath.ListSeparator))
 }
 
 // run runs the program to its end and returns its standard output.
