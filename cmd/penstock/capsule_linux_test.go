@@ -247,10 +247,16 @@ var realAgents = []realAgent{
 // fixture is a pool whose agent is installed here.
 func (a realAgent) fixture(t *testing.T, steps func(write func(text string) agenttest.Step) []agenttest.Step) (*fixture, *agenttest.Model) {
 	t.Helper()
+	a.require(t)
+	return a.pool(t, steps)
+}
+
+// require skips a test where the agent is not installed.
+func (a realAgent) require(t *testing.T) {
+	t.Helper()
 	if _, err := exec.LookPath(a.name); err != nil {
 		skip(t, a.name, "no %s in PATH", a.name)
 	}
-	return a.pool(t, steps)
 }
 
 // pool is a pool whose agent has a model that plays a script. What the script's steps

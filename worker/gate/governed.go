@@ -139,6 +139,9 @@ func (c *call) learn(ctx context.Context, res *http.Response, tries int) (again 
 	c.answer.Kind = kindOf(failure, c.answer.Wait)
 	others := c.others()
 	switch refuses := refusesKey(failure, c.answer.Wait); {
+	case refuses && tries == 1 && c.key.Endpoint.Renews(res):
+		c.done()
+		return true
 	case refuses && (others || !c.g.cfg.PassRefused) && c.confirm(ctx, failure):
 		c.done()
 		c.key.Governor.Refuse(fmt.Sprintf("status %d, %s", failure.Status, cmp.Or(failure.Kind, "no reason")))

@@ -27,12 +27,12 @@ var (
 
 // checkEndpoint reports what is wrong with the settings of an endpoint.
 func (k Key) checkEndpoint() error {
-	apis := map[string][]string{"": APIs, endpoint.Azure: {"openai"}, endpoint.Bedrock: {"anthropic"}, endpoint.Vertex: {"anthropic", "google"}}
+	apis := map[string][]string{"": APIs, endpoint.Azure: {"openai"}, endpoint.Bedrock: {"anthropic"}, endpoint.Vertex: {"anthropic", "google"}, endpoint.Subscription: {"anthropic", "openai"}}
 	allowed, known := apis[k.Via]
 	cloud := k.Via == endpoint.Bedrock || k.Via == endpoint.Vertex
 	switch {
 	case !known:
-		return fmt.Errorf("via: %q is not azure, bedrock or vertex", k.Via)
+		return fmt.Errorf("via: %q is not azure, bedrock, vertex or subscription", k.Via)
 	case !slices.Contains(allowed, k.API):
 		return fmt.Errorf("via: %s is for api %s, not %s", k.Via, strings.Join(allowed, " or "), k.API)
 	case cloud && !place.MatchString(k.Region):
@@ -47,14 +47,18 @@ func (k Key) checkEndpoint() error {
 		return errors.New("api_version: is for via azure")
 	case k.Via == endpoint.Azure && k.URL == "":
 		return errors.New("url: via azure needs it, as https://NAME.openai.azure.com")
+	case k.logsIn() && k.SecretFile == "":
+		return errors.New("secret_file: via subscription needs it for openai, since tokens are renewed in it")
+	case k.Tokens != "" && !k.logsIn():
+		return errors.New("token_url: is for api openai via subscription")
 	case k.Via != "" && k.Header != "", k.Header != "" && !header.MatchString(k.Header):
 		return fmt.Errorf("header: %q is not the name of a header of a gateway", k.Header)
 	case (k.Cert == "") != (k.CertKey == ""):
 		return errors.New("tls_client_cert: needs tls_client_key, and the other way round")
 	}
-	if k.URL != "" {
-		if _, err := endpoint.Base(k.URL); err != nil {
-			return fmt.Errorf("url: %w", err)
+	for field, url := range map[string]string{"url": k.URL, "token_url": k.Tokens} {
+		if _, err := endpoint.Base(url); url != "" && err != nil {
+			return fmt.Errorf("%s: %w", field, err)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(k.Headers)) {
@@ -103,7 +107,10 @@ func (k Key) open(key string, variables map[string]string) (gate.Credential, err
 	}
 	cfg := endpoint.Config{
 		API: k.API, Via: k.Via, URL: k.URL, Secret: secret, Header: k.Header, Headers: headers, Models: k.Models, Region: k.Region, Project: k.Project, Version: k.Version,
-		Client: &http.Client{Timeout: tokenTime, Transport: &http.Transport{TLSClientConfig: c.TLS, DisableKeepAlives: true}},
+		File: k.SecretFile, TokenURL: k.Tokens, Client: tokenClient(c.TLS),
+	}
+	if !k.logsIn() {
+		cfg.File = ""
 	}
 	if cfg.Via == "" {
 		cfg = gate.Native(cfg)
@@ -111,7 +118,18 @@ func (k Key) open(key string, variables map[string]string) (gate.Credential, err
 	if c.Endpoint, err = endpoint.New(cfg); err != nil {
 		return c, fmt.Errorf("the endpoint or its secret: %w", err)
 	}
+	if k.logsIn() {
+		c.Key = gate.Key(c.Endpoint.Account())
+	}
 	return c, nil
+}
+
+// tokenClient asks for tokens. It follows no redirect, with which a credential would go elsewhere.
+func tokenClient(cfg *tls.Config) *http.Client {
+	return &http.Client{
+		Timeout: tokenTime, Transport: &http.Transport{TLSClientConfig: cfg, DisableKeepAlives: true},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
 }
 
 // elsewhere reports whether the calls go to another endpoint than those of the API's other keys.

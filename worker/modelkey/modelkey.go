@@ -40,7 +40,7 @@ type Key struct {
 	Weight     float64  `yaml:"weight,omitempty" doc:"its share of the sessions, in proportion to that of the API's other keys; 0 is 1"`
 	Queues     []string `yaml:"queues,omitempty" doc:"queues whose jobs use the key, and no others that they are not named in; * is all queues; none: the queues that no key names"`
 
-	Via     string            `yaml:"via,omitempty" doc:"what the calls go to: azure (Azure OpenAI), bedrock (Amazon), vertex (Google); empty: what speaks the API itself"`
+	Via     string            `yaml:"via,omitempty" doc:"what the calls go to: azure (Azure OpenAI), bedrock (Amazon), vertex (Google), subscription (an account of Claude or ChatGPT); empty: what speaks the API itself"`
 	URL     string            `yaml:"url,omitempty" doc:"base URL of it; empty: that of the API or of the region"`
 	Header  string            `yaml:"header,omitempty" doc:"header in which a gateway wants the key; Authorization: as a bearer; empty: that of the API"`
 	Headers map[string]string `yaml:"headers,omitempty" doc:"further headers of each request, by name; a value that begins with @ is that of a file"`
@@ -48,6 +48,7 @@ type Key struct {
 	Region  string            `yaml:"region,omitempty" doc:"region of Bedrock, or location of Vertex"`
 	Project string            `yaml:"project,omitempty" doc:"project of Vertex"`
 	Version string            `yaml:"api_version,omitempty" doc:"api-version of Azure, for its paths with deployments; empty: the paths with v1"`
+	Tokens  string            `yaml:"token_url,omitempty" doc:"where a subscription of ChatGPT renews its tokens; empty: at OpenAI"`
 	CA      string            `yaml:"tls_ca,omitempty" doc:"authorities of its certificate, a PEM file; empty is the system's"`
 	Cert    string            `yaml:"tls_client_cert,omitempty" doc:"certificate that it wants of its clients, a PEM file"`
 	CertKey string            `yaml:"tls_client_key,omitempty" doc:"its key, a PEM file"`
@@ -121,7 +122,13 @@ func (all Keys) Open(api, base string, variables map[string]string) ([]gate.Cred
 	return found, nil
 }
 
+// logsIn reports whether the secret is a login, whose file changes.
+func (k Key) logsIn() bool { return k.Via == endpoint.Subscription && k.API == "openai" }
+
 func (k Key) secret(key string, variables map[string]string) (string, error) {
+	if k.logsIn() {
+		return "", nil // its endpoint reads it, again and again
+	}
 	if k.SecretFile == "" {
 		secret := strings.TrimSpace(variables[Variable(key)])
 		if secret == "" {

@@ -29,6 +29,8 @@ const (
 	Azure   = "azure"
 	Bedrock = "bedrock"
 	Vertex  = "vertex"
+	// Subscription is the provider itself, with the account of a person or a team instead of a key.
+	Subscription = "subscription"
 )
 
 // ErrRefused means that no credential could be had, since what it is made with is not accepted.
@@ -42,6 +44,9 @@ type Config struct {
 	API string // whose calls it takes: anthropic, openai, google
 	Via string // a kind; empty: it speaks the API
 	URL string // base URL; empty is the default of the kind, which an endpoint that speaks the API lacks
+	// File has the login of a subscription that is renewed; its Secret is empty. TokenURL is where: empty
+	// is the provider's.
+	File, TokenURL string
 	// Secret is the key; for Bedrock a key or a file of credentials, for Vertex the file of
 	// a service account.
 	Secret string
@@ -55,7 +60,7 @@ type Config struct {
 	// Region is that of Bedrock or Vertex, Project that of Vertex, and Version that of Azure's
 	// older paths.
 	Region, Project, Version string
-	// Client gets tokens, for Vertex.
+	// Client gets tokens, for Vertex and logins.
 	Client *http.Client
 }
 
@@ -112,8 +117,10 @@ func New(cfg Config) (*Endpoint, error) {
 			base = "https://" + strings.TrimPrefix(cfg.Region+"-", "global-") + "aiplatform.googleapis.com"
 		}
 		e.kind, err = newVertex(cfg)
+	case Subscription:
+		base, e.kind, err = subscription(cfg)
 	default:
-		return nil, fmt.Errorf("via: %q is not azure, bedrock or vertex", cfg.Via)
+		return nil, fmt.Errorf("via: %q is not azure, bedrock, vertex or subscription", cfg.Via)
 	}
 	if err != nil {
 		return nil, err
@@ -148,6 +155,22 @@ func (e *Endpoint) Same(other *Endpoint) bool {
 	here, there := e.cfg, other.cfg
 	here.Client, there.Client = nil, nil // each is made for its endpoint, in one way
 	return reflect.DeepEqual(here, there)
+}
+
+// Account is that of a login, which stays while its tokens are renewed; empty: the endpoint has another credential.
+func (e *Endpoint) Account() string {
+	if c, ok := e.kind.(*chatGPT); ok {
+		_, account := c.login.credential()
+		return account
+	}
+	return ""
+}
+
+// Renews is to be told of an answer that refuses the credential. It reports whether the next request
+// will have another one: that of a login may have ended before its time.
+func (e *Endpoint) Renews(res *http.Response) bool {
+	c, ok := e.kind.(*chatGPT)
+	return ok && c.login.doubt(strings.TrimPrefix(res.Request.Header.Get("Authorization"), "Bearer "))
 }
 
 // Lists reports whether the endpoint has the list of models.
