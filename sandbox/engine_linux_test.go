@@ -190,6 +190,8 @@ type engined struct {
 
 func (*engined) Name() string { return "engine" }
 
+func (*engined) Ready(_ context.Context, spec sandbox.Spec) (sandbox.Spec, error) { return spec, nil }
+
 func (*engined) Check(context.Context) ([]sandbox.Feature, error) {
 	return []sandbox.Feature{
 		sandbox.FeatureFiles, sandbox.FeatureProcesses, sandbox.FeatureIPC, sandbox.FeatureNetwork, sandbox.FeatureSyscalls,

@@ -26,6 +26,8 @@ type fixed struct{ feature sandbox.Feature }
 
 func (f fixed) Name() string { return "fixed" }
 
+func (fixed) Ready(_ context.Context, spec sandbox.Spec) (sandbox.Spec, error) { return spec, nil }
+
 func (f fixed) Check(context.Context) ([]sandbox.Feature, error) {
 	return []sandbox.Feature{f.feature}, nil
 }

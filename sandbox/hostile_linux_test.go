@@ -26,6 +26,8 @@ type pretender struct {
 
 func (pretender) Name() string { return "pretender" }
 
+func (pretender) Ready(_ context.Context, spec sandbox.Spec) (sandbox.Spec, error) { return spec, nil }
+
 func (pretender) Check(context.Context) ([]sandbox.Feature, error) { return nil, nil }
 
 func (b pretender) Command(sandbox.Spec) (*sandbox.Command, error) {

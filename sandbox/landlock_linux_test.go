@@ -19,6 +19,8 @@ type wall struct{ writable []string }
 
 func (wall) Name() string { return "wall" }
 
+func (wall) Ready(_ context.Context, spec sandbox.Spec) (sandbox.Spec, error) { return spec, nil }
+
 func (wall) Check(context.Context) ([]sandbox.Feature, error) { return nil, nil }
 
 func (w wall) Command(spec sandbox.Spec) (*sandbox.Command, error) {

@@ -14,10 +14,8 @@ func (s Spec) Plan(ctx context.Context, b Backend) (c *Command, weaker []Feature
 	if ctx.Err() != nil {
 		return nil, nil, context.Cause(ctx)
 	}
-	if d, ok := b.(demanding); ok {
-		if s, err = d.Ready(ctx, s); err != nil {
-			return nil, nil, &UnsupportedError{Backend: b.Name(), Err: err}
-		}
+	if s, err = b.Ready(ctx, s); err != nil {
+		return nil, nil, &UnsupportedError{Backend: b.Name(), Err: err}
 	}
 	enforced, err := b.Check(ctx)
 	if err != nil {

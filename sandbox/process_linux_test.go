@@ -219,6 +219,8 @@ type bare struct{}
 
 func (bare) Name() string { return "bare" }
 
+func (bare) Ready(_ context.Context, spec sandbox.Spec) (sandbox.Spec, error) { return spec, nil }
+
 func (bare) Check(context.Context) ([]sandbox.Feature, error) { return nil, nil }
 
 func (bare) Command(spec sandbox.Spec) (*sandbox.Command, error) {

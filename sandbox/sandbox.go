@@ -85,27 +85,21 @@ const (
 	FeatureImage Feature = "image"
 )
 
-// A Backend compiles Specs for one mechanism of one host. One whose jails need more
-// than Check can know without a Spec, an image for example, also has the method
-//
-//	Ready(ctx context.Context, spec Spec) error
-//
-// which reports everything for which spec cannot start. [Spec.Plan] calls it first.
+// A Backend compiles Specs for one mechanism of one host.
 type Backend interface {
 	// Name is the word used for the backend in configuration: "bwrap".
 	Name() string
+	// Ready returns the Spec that is to be started, or everything for which spec cannot
+	// start. What spec names by a name that can change, an image for example, is named by
+	// its content then. A backend whose jails need no more than Check can know returns spec
+	// as it is. [Spec.Plan] calls it first.
+	Ready(ctx context.Context, spec Spec) (Spec, error)
 	// Check reports which features the backend enforces on this host. It
 	// tries them for real rather than reading version numbers. What Start
 	// keeps for every backend is not among them; see Feature.Kept.
 	Check(ctx context.Context) ([]Feature, error)
 	// Command compiles spec. It must not start anything.
 	Command(spec Spec) (*Command, error)
-}
-
-// A demanding [Backend] has the method Ready. It returns the Spec that is to be started:
-// what was named by a name that can change is named by its content.
-type demanding interface {
-	Ready(ctx context.Context, spec Spec) (Spec, error)
 }
 
 // A Command is a compiled Spec: what [Start] executes on the host, and how the jail

@@ -41,6 +41,9 @@ type Backend struct {
 // Name returns "bwrap".
 func (b *Backend) Name() string { return "bwrap" }
 
+// Ready returns spec as it is: a jail needs nothing but what Check tries.
+func (b *Backend) Ready(_ context.Context, spec sandbox.Spec) (sandbox.Spec, error) { return spec, nil }
+
 // Descriptors of the compiled command, in the order of its Data.
 const (
 	argsFD = mechanism.DataFD + iota

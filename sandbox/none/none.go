@@ -30,6 +30,9 @@ type Backend struct {
 // Name returns "none".
 func (b *Backend) Name() string { return "none" }
 
+// Ready returns spec as it is: a program without a jail needs nothing.
+func (b *Backend) Ready(_ context.Context, spec sandbox.Spec) (sandbox.Spec, error) { return spec, nil }
+
 // Command compiles spec. The Spec has to allow the absence of everything
 // else, see [Unenforced].
 func (b *Backend) Command(spec sandbox.Spec) (*sandbox.Command, error) {

@@ -18,6 +18,7 @@
 package seatbelt
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 	"path/filepath"
@@ -35,6 +36,9 @@ type Backend struct {
 
 // Name returns "seatbelt".
 func (b *Backend) Name() string { return "seatbelt" }
+
+// Ready returns spec as it is: a jail needs nothing but what Check tries.
+func (b *Backend) Ready(_ context.Context, spec sandbox.Spec) (sandbox.Spec, error) { return spec, nil }
 
 // Command compiles spec. It resolves symbolic links and the case of names on
 // the host; it changes and starts nothing.

@@ -17,6 +17,8 @@ type own string
 
 func (own) Name() string { return "own" }
 
+func (own) Ready(_ context.Context, spec sandbox.Spec) (sandbox.Spec, error) { return spec, nil }
+
 func (own) Check(context.Context) ([]sandbox.Feature, error) { return nil, nil }
 
 func (o own) Command(spec sandbox.Spec) (*sandbox.Command, error) {
