@@ -23,9 +23,9 @@ type Leftover struct {
 // Leftovers finds the jails with a label that begins with prefix whose
 // starter was killed before it could end them. Jails of living programs are
 // never among them. It looks at the host's processes and control groups, and
-// asks those of backends that are a [Keeper]; where one does not answer, the
-// error comes with what else was found.
-func Leftovers(ctx context.Context, prefix string, backends ...Backend) ([]Leftover, error) {
+// asks the keepers; where one does not answer, the error comes with what else was
+// found.
+func Leftovers(ctx context.Context, prefix string, keepers ...Keeper) ([]Leftover, error) {
 	marked, err := token.Marked()
 	if err != nil {
 		return nil, fmt.Errorf("look for leftovers: %w", err)
@@ -38,14 +38,10 @@ func Leftovers(ctx context.Context, prefix string, backends ...Backend) ([]Lefto
 		tokens[name] = nil
 	}
 	var errs []error
-	for _, b := range backends {
-		keeper, ok := b.(Keeper)
-		if !ok {
-			continue
-		}
+	for _, keeper := range keepers {
 		kept, err := keeper.Kept(ctx)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("look for leftovers: %s: %w", b.Name(), err))
+			errs = append(errs, fmt.Errorf("look for leftovers: %s: %w", keeper.Name(), err))
 		}
 		for _, name := range kept {
 			tokens[name] = keeper

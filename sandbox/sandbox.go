@@ -133,6 +133,7 @@ func (c *Command) name() string {
 // A Keeper is a [Backend] whose jails belong to a service of the host, which
 // may still hold them after their starter was killed. [Leftovers] asks it.
 type Keeper interface {
+	Name() string
 	// Kept lists the tokens of all jails that the service holds, running or
 	// not.
 	Kept(ctx context.Context) (tokens []string, err error)

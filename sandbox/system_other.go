@@ -17,7 +17,7 @@ type Leftover struct{ Label string }
 
 // Leftovers finds nothing: what is left of a jail cannot be told from other
 // processes on this system.
-func Leftovers(context.Context, string, ...Backend) ([]Leftover, error) { return nil, nil }
+func Leftovers(context.Context, string, ...Keeper) ([]Leftover, error) { return nil, nil }
 
 // Kill does nothing.
 func (Leftover) Kill(context.Context) error { return nil }

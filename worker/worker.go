@@ -90,7 +90,7 @@ type Config struct {
 	Pool string
 	// Keepers are the backends whose jails a service of the host may still hold
 	// after a worker was killed; Run asks them when it begins.
-	Keepers []sandbox.Backend
+	Keepers []sandbox.Keeper
 	// Secret returns the value of a secret that a job names.
 	Secret func(name string) (string, bool)
 	// Keys are the worker's own secrets: no event may contain them. Nil: it has none.

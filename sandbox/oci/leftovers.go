@@ -9,8 +9,8 @@ import (
 )
 
 // Kept lists the tokens of the containers that the engine holds for jails,
-// running or not. It has the signature that [sandbox.Keeper] wants. If there
-// is no engine, or it does not answer, this user has started nothing there.
+// running or not. If there is no engine, or it does not answer, this user has
+// started nothing there.
 func (b *Backend) Kept(ctx context.Context) ([]string, error) {
 	e, err := b.engine()
 	if err != nil {

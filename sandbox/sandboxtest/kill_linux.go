@@ -193,10 +193,18 @@ func (k *killing) endOne(t *testing.T, tr tree, dir string) {
 // patience is how long an end may take after the grace. A service is asked
 // when nothing else has helped.
 func (k *killing) patience() time.Duration {
-	if _, service := k.b.(sandbox.Keeper); service {
+	if len(keepers(k.b)) > 0 {
 		return 10 * time.Second
 	}
 	return time.Second
+}
+
+// keepers returns the backend if a service holds its jails.
+func keepers(b sandbox.Backend) []sandbox.Keeper {
+	if keeper, ok := b.(sandbox.Keeper); ok {
+		return []sandbox.Keeper{keeper}
+	}
+	return nil
 }
 
 // grow returns when the tree is as large as it has to be, which is at once

@@ -119,7 +119,7 @@ func (r runner) killGrown(t *testing.T) {
 		t.Errorf("the starter of a jail of the kind %s said %q, err %v", kinds[r.kind].name, got, err)
 	}
 	eventually(t, 10*time.Second, func() bool { return len(carrying(r.mark+"-tree")) >= 4 }, "there is nothing to leave behind")
-	if left, err := sandbox.Leftovers(t.Context(), r.label(), r.b); err != nil || len(left) > 0 {
+	if left, err := sandbox.Leftovers(t.Context(), r.label(), keepers(r.b)...); err != nil || len(left) > 0 {
 		t.Errorf("with a living starter: leftovers %v, err %v", left, err)
 	}
 }
@@ -134,7 +134,7 @@ func (r runner) killEarly(t *testing.T) {
 // reap kills what is left.
 func (r runner) reap(t *testing.T) {
 	t.Helper()
-	left, err := sandbox.Leftovers(t.Context(), r.label(), r.b)
+	left, err := sandbox.Leftovers(t.Context(), r.label(), keepers(r.b)...)
 	if err != nil {
 		t.Error(err)
 	}
@@ -146,7 +146,7 @@ func (r runner) reap(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if left, err := sandbox.Leftovers(t.Context(), r.label(), r.b); err != nil || len(left) > 0 {
+	if left, err := sandbox.Leftovers(t.Context(), r.label(), keepers(r.b)...); err != nil || len(left) > 0 {
 		t.Errorf("after the leftovers were killed: leftovers %v, err %v", left, err)
 	}
 }

@@ -189,6 +189,8 @@ func Explain(c *sandbox.Command) string {
 	return c.Path + " = " + strings.Join(c.Args, "\n") + "\n"
 }
 
+var _ sandbox.Keeper = (*Backend)(nil)
+
 // Kept lists the tokens of units that the manager has. Where there is none, it
 // has none.
 func (b *Backend) Kept(ctx context.Context) ([]string, error) {

@@ -139,7 +139,7 @@ func Slots(asked int) int {
 
 // Containers is the one backend for isolation container: it remembers what it
 // has tried.
-func Containers(settings *cli.Config) sandbox.Backend {
+func Containers(settings *cli.Config) *oci.Backend {
 	return &oci.Backend{Engine: settings.Worker.Engine, Host: settings.Worker.Socket, Runtime: settings.Worker.Runtime}
 }
 
