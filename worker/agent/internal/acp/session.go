@@ -133,6 +133,8 @@ func (d *decoder) next() [][]byte {
 	return [][]byte{d.rpc.Request(sdk.AgentMethodSessionPrompt, map[string]any{"sessionId": d.session, "prompt": p.content(d.can.Prompt.Image)}, p.id)}
 }
 
+var _ agent.Speaker = (*decoder)(nil)
+
 // Say implements [agent.Speaker].
 func (d *decoder) Say(id, text string, images ...control.Image) [][]byte {
 	d.queue = append(d.queue, prompt{id: id, text: text, images: images})

@@ -8,8 +8,11 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/penstock-run/penstock/jobs/control"
+	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/agent/internal/decode"
 )
+
+var _ agent.Speaker = (*decoder)(nil)
 
 // Say implements [agent.Speaker].
 func (d *decoder) Say(id, text string, images ...control.Image) [][]byte {

@@ -106,6 +106,8 @@ func (d *appServer) beginThread() []byte {
 	return d.rpc.Request("thread/start", params, "")
 }
 
+var _ agent.Speaker = (*appServer)(nil)
+
 // Say implements [agent.Speaker].
 func (d *appServer) Say(id, text string, images ...control.Image) [][]byte {
 	return d.say(prompt{id, text, images})
