@@ -85,6 +85,8 @@ type kind interface {
 	target(t *target) error
 	// authorize adds the credential, when all else is there.
 	authorize(r *http.Request, body []byte) error
+	// answer turns an answer into one of the provider's API.
+	answer(res *http.Response)
 	// secrets are the values that no answer may have.
 	secrets() []string
 }
@@ -231,11 +233,7 @@ func (e *Endpoint) model(asked string) (string, error) {
 }
 
 // Answer turns an answer into one of the provider's API.
-func (e *Endpoint) Answer(res *http.Response) {
-	if k, ok := e.kind.(interface{ answer(res *http.Response) }); ok {
-		k.answer(res)
-	}
-}
+func (e *Endpoint) Answer(res *http.Response) { e.kind.answer(res) }
 
 // Secrets are the values that no answer may contain.
 func (e *Endpoint) Secrets() []string {
@@ -271,6 +269,8 @@ func (n native) authorize(r *http.Request, _ []byte) error {
 	return nil
 }
 
+func (n native) answer(*http.Response) {}
+
 func (n native) secrets() []string { return []string{n.Secret} }
 
 // azure is Azure OpenAI: with a version in the paths of its older API, which name the deployment.
@@ -299,6 +299,8 @@ func (a azure) authorize(r *http.Request, _ []byte) error {
 	r.Header.Set("Api-Key", a.Secret)
 	return nil
 }
+
+func (a azure) answer(*http.Response) {}
 
 func (a azure) secrets() []string { return []string{a.Secret} }
 

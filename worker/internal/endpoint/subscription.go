@@ -96,4 +96,6 @@ func (c *chatGPT) authorize(r *http.Request, _ []byte) error {
 	return nil
 }
 
+func (c *chatGPT) answer(*http.Response) {}
+
 func (c *chatGPT) secrets() []string { return c.login.secrets() }

@@ -114,6 +114,8 @@ func (v *vertex) authorize(r *http.Request, _ []byte) error {
 	return nil
 }
 
+func (v *vertex) answer(*http.Response) {}
+
 func (v *vertex) secrets() []string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
