@@ -23,7 +23,7 @@ var (
 
 // Operations on jobs and their sessions.
 var (
-	Submit = define[jobs.Job, Submitted](Row{
+	Submit = defineDocument[jobs.Job, Submitted](Row{
 		Name: "submit", Changes: true, Roles: submitters, what: "job",
 		Sentence: "Submit a job. When the answer is here the job is stored and will run; the same key again is the same job.",
 	})

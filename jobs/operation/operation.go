@@ -57,18 +57,32 @@ type Row struct {
 func (r Row) Allows(role jobs.Role) bool { return role.All() || slices.Contains(r.Roles, role) }
 
 // An Operation is a row with its types.
-type Operation[Q, A any] struct{ Row }
+type Operation[Q, A any] struct {
+	Row
+	check func(Q) error
+}
 
 var all []Row
 
 // All returns the table, in the order in which the reference lists it.
 func All() []Row { return slices.Clone(all) }
 
+// A request says what is wrong with it.
+type request interface{ check() error }
+
 // define adds a row to the table.
-func define[Q, A any](row Row) Operation[Q, A] {
+func define[Q request, A any](row Row) Operation[Q, A] { return add[Q, A](row, Q.check) }
+
+// defineDocument adds a row to the table whose request is a document of the pool, which is
+// validated where it is kept.
+func defineDocument[Q, A any](row Row) Operation[Q, A] {
+	return add[Q, A](row, func(Q) error { return nil })
+}
+
+func add[Q, A any](row Row, check func(Q) error) Operation[Q, A] {
 	row.Request, row.Answer = reflect.TypeFor[Q](), reflect.TypeFor[A]()
 	all = append(all, row)
-	return Operation[Q, A]{row}
+	return Operation[Q, A]{row, check}
 }
 
 // maxRequest is the payload of a message that a broker takes by default. What a request
@@ -87,10 +101,7 @@ func (o Operation[Q, A]) Decode(data []byte) (Q, error) {
 			return request, err
 		}
 	}
-	if checked, ok := any(request).(interface{ check() error }); ok {
-		return request, checked.check()
-	}
-	return request, nil
+	return request, o.check(request)
 }
 
 // A Refusal is the answer to a request that was not fulfilled. Fields is

@@ -83,6 +83,8 @@ var (
 // Nothing is the request that has no fields.
 type Nothing struct{}
 
+func (Nothing) check() error { return nil }
+
 // A PageRequest asks for a part of a list: what comes behind a name.
 type PageRequest struct {
 	After string `json:"after,omitempty" jsonschema:"The next of the page before."`

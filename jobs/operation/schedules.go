@@ -4,10 +4,10 @@ import "github.com/penstock-run/penstock/jobs/calendar"
 
 // Operations on schedules.
 var (
-	ScheduleAdd = define[calendar.Schedule, calendar.Record](Row{
+	ScheduleAdd = defineDocument[calendar.Schedule, calendar.Record](Row{
 		Name: "schedule-add", Changes: true, what: "schedule", Sentence: "Add a schedule; one of that name is an error.",
 	})
-	ScheduleReplace = define[calendar.Schedule, calendar.Record](Row{
+	ScheduleReplace = defineDocument[calendar.Schedule, calendar.Record](Row{
 		Name: "schedule-replace", Changes: true, what: "schedule", Sentence: "Add a schedule, or replace the one of that name.",
 	})
 	ScheduleList = define[PageRequest, SchedulePage](Row{
