@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -23,10 +22,10 @@ const KeptFor = 24 * time.Hour
 var stream = subject.KVStream(subject.Workers)
 
 // A Store is that of a pool. Its methods may be called from any goroutine.
-type Store struct{ conn *wire.Conn }
+type Store struct{ workers presence.Workers }
 
 // Of returns the store of a pool, by the connection of its workers.
-func Of(w presence.Workers) Store { return Store{w.Conn} }
+func Of(w presence.Workers) Store { return Store{w} }
 
 // Put says what a job has changed by now.
 func (s Store) Put(ctx context.Context, w Work) error {
@@ -43,8 +42,7 @@ func (s Store) put(ctx context.Context, at string, v any) error {
 	}
 	msg := nats.NewMsg(at)
 	msg.Data = body
-	msg.Header.Set("Nats-TTL", strconv.Itoa(int(KeptFor/time.Second)))
-	return s.conn.Publish(ctx, msg)
+	return s.workers.Keep(ctx, msg, KeptFor)
 }
 
 // A Cursor is a place in what was put. The zero value is before all of it.
@@ -53,7 +51,7 @@ type Cursor uint64
 // Since calls take with each work that was put after a place, unless it was replaced, the oldest first. It
 // returns the place of the last that it has read.
 func (s Store) Since(ctx context.Context, after Cursor, take func(Work)) (Cursor, error) {
-	for m, err := range s.conn.Scan(ctx, wire.Range{Stream: stream, Subject: subject.Touched("*"), From: uint64(after) + 1}) {
+	for m, err := range s.workers.Conn.Scan(ctx, wire.Range{Stream: stream, Subject: subject.Touched("*"), From: uint64(after) + 1}) {
 		if err != nil {
 			return after, fmt.Errorf("read which files jobs have changed: %w", err)
 		}
@@ -87,7 +85,7 @@ func (s Store) All(ctx context.Context, take func(job string, found jobs.Overlap
 }
 
 func (s Store) each(ctx context.Context, job string, take func(string, jobs.Overlap)) error {
-	for m, err := range s.conn.Scan(ctx, wire.Range{Stream: stream, Subject: subject.Overlap(job, "*")}) {
+	for m, err := range s.workers.Conn.Scan(ctx, wire.Range{Stream: stream, Subject: subject.Overlap(job, "*")}) {
 		if err != nil {
 			return fmt.Errorf("read which jobs overlap: %w", err)
 		}

@@ -47,8 +47,7 @@ func (p Workers) Present(ctx context.Context, w why.Worker) error {
 	}
 	msg := nats.NewMsg(p.presence(w.Name))
 	msg.Data = body
-	msg.Header.Set("Nats-TTL", strconv.Itoa(int(3*Every/time.Second)))
-	if err := p.Conn.Publish(ctx, msg); err != nil {
+	if err := p.Keep(ctx, msg, 3*Every); err != nil {
 		return fmt.Errorf("say that worker %s lives: %w", w.Name, err)
 	}
 	return nil
@@ -59,11 +58,16 @@ func (p Workers) Present(ctx context.Context, w why.Worker) error {
 func (p Workers) Leave(ctx context.Context, worker string) error {
 	msg := nats.NewMsg(p.presence(worker))
 	msg.Header.Set("KV-Operation", "DEL")
-	msg.Header.Set("Nats-TTL", strconv.Itoa(int(3*Every/time.Second)))
-	if err := p.Conn.Publish(ctx, msg); err != nil {
+	if err := p.Keep(ctx, msg, 3*Every); err != nil {
 		return fmt.Errorf("say that worker %s has ended: %w", worker, err)
 	}
 	return nil
+}
+
+// Keep stores a message in the bucket of the workers, where the broker forgets it after a while.
+func (p Workers) Keep(ctx context.Context, msg *nats.Msg, after time.Duration) error {
+	msg.Header.Set("Nats-TTL", strconv.Itoa(int(after/time.Second)))
+	return p.Conn.Publish(ctx, msg)
 }
 
 // List returns the workers that are alive, by name.
