@@ -29,9 +29,13 @@ func (c Cap) String() string { return c.Key + "=" + strconv.Itoa(c.Most) }
 
 // ParseCap reads a cap as people write it: KEY=N.
 func ParseCap(s string) (Cap, error) {
-	key, n, err := selector.Count(s, "repo:*=2")
+	key, most, err := selector.Split(s)
 	if err != nil {
-		return Cap{}, err
+		return Cap{}, fmt.Errorf("%q is not KEY=N, as in repo:*=2", s)
+	}
+	n, err := strconv.Atoi(most)
+	if err != nil {
+		return Cap{}, fmt.Errorf("%q: %q is not a number", s, most)
 	}
 	c := Cap{key, n}
 	return c, c.Check()

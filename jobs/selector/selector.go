@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/penstock-run/penstock/jobs"
@@ -48,18 +47,6 @@ func Split(text string) (selector, value string, err error) {
 		return "", "", fmt.Errorf("%q has no =", text)
 	}
 	return text[:at], text[at+1:], nil
-}
-
-// Count reads SELECTOR=N, a limit as people write it. The example is for the error.
-func Count(text, example string) (selector string, n int, err error) {
-	selector, most, err := Split(text)
-	if err != nil {
-		return "", 0, fmt.Errorf("%q is not KEY=N, as in %s", text, example)
-	}
-	if n, err = strconv.Atoi(most); err != nil {
-		return "", 0, fmt.Errorf("%q: %q is not a number", text, most)
-	}
-	return selector, n, nil
 }
 
 // A Match is a selector that a job has matched.
