@@ -259,12 +259,15 @@ func (a realAgent) require(t *testing.T) {
 	}
 }
 
+// skillWord is in the description of a skill, for the model to look for.
+const skillWord = "tides-of-harbours"
+
 // pool is a pool whose agent has a model that plays a script. What the script's steps
 // write, they write to out.txt.
 func (a realAgent) pool(t *testing.T, steps func(write func(text string) agenttest.Step) []agenttest.Step) (*fixture, *agenttest.Model) {
 	t.Helper()
 	f := newFixture(t)
-	model := agenttest.New(agenttest.Script{On: "CARRY", Steps: steps(func(text string) agenttest.Step { return a.shell("echo " + text + " > out.txt") })})
+	model := agenttest.New(agenttest.Script{On: "CARRY", Steps: steps(func(text string) agenttest.Step { return a.shell("echo " + text + " > out.txt") })}).Watch(skillWord)
 	upstream := httptest.NewServer(model)
 	t.Cleanup(upstream.Close)
 	f.env = []string{a.api + "_API_KEY=" + keyPrefix + "capsule", "PENSTOCK_MODEL_" + a.api + "_URL=" + upstream.URL}

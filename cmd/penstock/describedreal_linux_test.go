@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,12 +21,13 @@ const acpProgram = "claude-agent-acp"
 type describedReal struct {
 	realAgent
 	permits  string // the mode in which it asks for no permission; empty: it asks for none as it is
+	skills   bool   // it tells its model of the skills of its user
 	settings func(t *testing.T, program string) string
 }
 
 // describedReals are such programs. The tools that they offer the model are those of other agents.
 var describedReals = []describedReal{
-	{realAgent{acpProgram, "ANTHROPIC", "", realAgents[0].shell, nil}, "bypassPermissions", func(t *testing.T, program string) string {
+	{realAgent{acpProgram, "ANTHROPIC", "", realAgents[0].shell, nil}, "bypassPermissions", false, func(t *testing.T, program string) string {
 		t.Helper()
 		claude, err := exec.LookPath("claude")
 		if err != nil {
@@ -48,7 +50,7 @@ worker:
 	}},
 	{realAgent{"copilot", "OPENAI", "gpt-5.4", func(command string) agenttest.Step {
 		return agenttest.Use("bash", map[string]any{"command": command, "description": "run"})
-	}, nil}, "", func(t *testing.T, program string) string {
+	}, nil}, "", true, func(t *testing.T, program string) string {
 		t.Helper()
 		unpacked := t.TempDir()
 		unpack := exec.CommandContext(t.Context(), program, "--version")
@@ -67,6 +69,7 @@ worker:
     conversation:
       files: [".copilot/session-state/{id}/**"]
       except: [".copilot/session-state/*/*.lock", ".copilot/session-state/*/*.hold"]
+    skills: .copilot/skills
 worker:
   ro_paths: [` + unpacked + `]
 `
@@ -87,9 +90,20 @@ func (d describedReal) config(t *testing.T) string {
 	return config
 }
 
+// writtenSkill is the directory of a skill that has the word.
+func writtenSkill(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "tide-tables")
+	text := []byte("---\nname: tide-tables\ndescription: Use this for " + skillWord + ".\n---\nLook.\n")
+	if err := errors.Join(os.Mkdir(dir, 0o755), os.WriteFile(filepath.Join(dir, jobs.SkillFile), text, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
 // A real program that settings describe has two turns behind it when its worker is killed with -9,
 // between its turns and within one. Another worker with another directory goes on with the
-// conversation, and does nothing twice.
+// conversation, and does nothing twice. Where it can be, its model is told of the job's skill.
 func TestARealDescribedAgentGoesOn(t *testing.T) {
 	t.Parallel()
 	for i := range 2 * len(describedReals) {
@@ -118,7 +132,11 @@ func TestARealDescribedAgentGoesOn(t *testing.T) {
 			l := &lot{}
 			l.serve, l.args = f.serve()
 			l.worker = f.worker("--slots", "1", "--config", config)
-			l.talk = agent.begin(f, "--config", config, "--interactive")
+			submit := []string{"--config", config, "--interactive"}
+			if agent.skills {
+				submit = append(submit, "--skill", writtenSkill(t))
+			}
+			l.talk = agent.begin(f, submit...)
 			l.seen(jobs.CapsuleStored, 1)
 			if agent.permits != "" {
 				l.run("job", "set", l.id, "--mode", agent.permits) // as it is by then, also for the next process
@@ -144,6 +162,9 @@ func TestARealDescribedAgentGoesOn(t *testing.T) {
 				if n := strings.Count(l.all(jobs.Message), `"text":"`+text+`"`); n != 1 {
 					t.Errorf("%s was told %d times", text, n)
 				}
+			}
+			if requests := model.Requests(); agent.skills && (len(requests[0].Words) == 0 || len(requests[len(requests)-1].Words) == 0) {
+				t.Error("the first or the last request does not tell of the skill")
 			}
 			rec, patch := l.record(l.id), l.run("job", "diff", l.id)
 			if rec.Outcome != jobs.Success || rec.Attempt != 2 || !strings.Contains(patch, "+one") || !strings.Contains(patch, "+three") {

@@ -46,5 +46,7 @@ for f in SKILL.md scripts/tide.sh; do if (echo evil >$f) 2>/dev/null; then echo 
 	} {
 		f.refused(2, want, append(submit, "--agent", "claude", "--skill", dir)...)
 	}
-	f.refused(2, []string{"agent.skills", "agent opencode reads none"}, "run", "x", "--repo", f.repo, "--agent", "opencode", "--skill", good)
+	config := filepath.Join(t.TempDir(), "penstock.yaml")
+	f.must(os.WriteFile(config, []byte("agents:\n  mine: {protocol: acp, command: [/bin/true]}\n"), 0o644))
+	f.refused(2, []string{"agent.skills", "agent mine reads none"}, "run", "x", "--repo", f.repo, "--agent", "mine", "--skill", good, "--config", config)
 }

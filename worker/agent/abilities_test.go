@@ -66,7 +66,7 @@ func TestTerminalsAreRefused(t *testing.T) {
 			t.Errorf("%s, with instructions: %v", name, err)
 		}
 		skilled := jobs.Job{Agent: jobs.Agent{Name: name, Skills: map[string]jobs.Skill{"x": {}}}}
-		if err := agents.Able(skilled); (err != nil) != (name == "mine" || name == "opencode") || err != nil && !strings.Contains(err.Error(), "agent.skills") {
+		if err := agents.Able(skilled); (err != nil) != (name == "mine") || err != nil && !strings.Contains(err.Error(), "agent.skills") {
 			t.Errorf("%s, with skills: %v", name, err)
 		}
 		job.Sandbox.Preset = "offline"

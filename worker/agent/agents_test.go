@@ -62,6 +62,11 @@ func TestCustomValidate(t *testing.T) {
 		{"mine", "agents.mine.conversation.files[0]", keeps(capsule.Files{Paths: []capsule.Pattern{"a/**/b"}})},
 		{"mine", "agents.mine.conversation.files[0]", keeps(capsule.Files{Paths: []capsule.Pattern{"a/{name}"}})},
 		{"mine", "agents.mine.conversation.except[0]", keeps(capsule.Files{Paths: []capsule.Pattern{"a"}, Except: []capsule.Pattern{"a//b"}})},
+		{"mine", "agents.mine.skills", agent.Custom{Protocol: "claude", Skills: ".claude/skills"}},
+		{"mine", "agents.mine.skills", agent.Custom{Protocol: "acp", Command: []string{"x"}, Skills: "/root/skills"}},
+		{"mine", "agents.mine.skills", agent.Custom{Protocol: "acp", Command: []string{"x"}, Skills: ".x/../skills"}},
+		{"mine", "agents.mine.skills", agent.Custom{Protocol: "acp", Command: []string{"x"}, Skills: "a/b/c/d/e"}},
+		{"mine", "", agent.Custom{Protocol: "acp", Command: []string{"x"}, Skills: ".config/my.agent/skills"}},
 		{"mine", "agents.mine.env", agent.Custom{Protocol: "claude", Env: map[string]string{"A B": "x"}}},
 		{"mine", "agents.mine.env.URL", agent.Custom{Protocol: "acp", Command: []string{"x"}, Env: map[string]string{"URL": "{base_url}/v2"}}},
 		{"mine", "agents.mine.env.KEY", agent.Custom{Protocol: "command", Command: []string{"x"}, Env: map[string]string{"KEY": "Bearer {api_key}"}}},
@@ -135,6 +140,30 @@ func TestCustom(t *testing.T) {
 	}
 	if err := agents.Able(jobs.Job{Agent: jobs.Agent{Name: "other", MaxTurns: 3}}); err == nil {
 		t.Error("an agent of protocol codex counts its turns")
+	}
+}
+
+// An agent of protocol acp finds the job's skills where its settings say that it reads its user's.
+func TestCustomSkills(t *testing.T) {
+	agents := builtin.Agents(agent.Config{Custom: map[string]agent.Custom{
+		"reads": {Protocol: "acp", Command: []string{"x", "--acp"}, Skills: ".x/skills"}, "other": {Protocol: "acp", Command: []string{"x"}},
+	}})
+	for name, able := range map[string]bool{"reads": true, "other": false} {
+		adapter, err := agents.Get(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := adaptertest.Launch(name)
+		if p, err := adapter.Launch(l); err != nil || p.Args[0] != "x" {
+			t.Errorf("%s, without skills: %v, %q", name, err, p.Args)
+		}
+		l.Job.Agent.Skills = map[string]jobs.Skill{"tide": {Files: map[string]string{jobs.SkillFile: "x"}}}
+		if err := agents.Able(l.Job); (err == nil) != able {
+			t.Errorf("%s, with skills: %v", name, err)
+		}
+		if p, err := adapter.Launch(l); able && (err != nil || !slices.Equal(p.Args[3:], []string{"skills", ".x/skills", "x", "--acp"})) {
+			t.Errorf("%s, with skills: %v, %q", name, err, p.Args)
+		}
 	}
 }
 

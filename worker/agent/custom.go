@@ -41,6 +41,8 @@ type Custom struct {
 	// Conversation names the files in the home of an agent of protocol acp that hold a
 	// conversation, so that a later attempt goes on with it.
 	Conversation capsule.Files `yaml:"conversation,omitempty" json:"conversation,omitzero"`
+	// Skills is the directory in its home where an agent of protocol acp reads its user's skills.
+	Skills string `yaml:"skills,omitempty" json:"skills,omitempty"`
 }
 
 var (
@@ -49,6 +51,9 @@ var (
 	})
 	customName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`) })
 	customEnv  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`) })
+	skillsPath = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^\.?[A-Za-z0-9_][A-Za-z0-9._-]{0,63}(/\.?[A-Za-z0-9_][A-Za-z0-9._-]{0,63}){0,3}$`)
+	})
 )
 
 // Validate reports what is wrong with another agent that settings add under that name.
@@ -77,6 +82,10 @@ func (a *Agents) Validate(name string, c Custom) error {
 		return wrong(".auth", "is for protocol acp")
 	case (c.Conversation.Known() || len(c.Conversation.Except) > 0) && c.Protocol != acp:
 		return wrong(".conversation", "is for protocol acp; other protocols know where their agents keep it, or have none")
+	case c.Skills != "" && c.Protocol != acp:
+		return wrong(".skills", "is for protocol acp; other protocols know where their agents read them")
+	case c.Skills != "" && !skillsPath().MatchString(c.Skills):
+		return wrong(".skills", "%.200q is no directory below the agent's home: use up to four names of letters, digits, '.', '_' and '-'", c.Skills)
 	case c.API != "" && gateVariables[c.API] == [2]string{}:
 		return wrong(".api", "%q is not known; use %s", c.API, strings.Join(slices.Sorted(maps.Keys(gateVariables)), ", "))
 	}
@@ -139,6 +148,7 @@ func (c custom) About() About {
 	if c.Conversation.Known() {
 		about.Conversation = c.Conversation
 	}
+	about.Skills = about.Skills || c.Skills != ""
 	return about
 }
 
@@ -155,6 +165,9 @@ func (c custom) Launch(l Launch) (Plan, error) {
 	}
 	l.Auth = c.Auth
 	p, err := c.Adapter.Launch(l)
+	if c.Skills != "" {
+		p.Args = l.WithSkills(c.Skills, p.Args)
+	}
 	l.API = c.About().API
 	for _, name := range slices.Sorted(maps.Keys(c.Env)) {
 		if value, known := l.fill(c.Env[name]); known {

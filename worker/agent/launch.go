@@ -29,8 +29,8 @@ func (l Launch) Env() []string {
 	if file := l.InstructionsFile(); file != "" {
 		env = append(env, "PENSTOCK_INSTRUCTIONS_FILE="+file)
 	}
-	if len(l.Job.Agent.Skills) > 0 {
-		env = append(env, "PENSTOCK_SKILLS_DIR="+l.Files+"/"+skillsDir)
+	if dir := l.SkillsDir(); dir != "" {
+		env = append(env, "PENSTOCK_SKILLS_DIR="+dir)
 	}
 	if len(l.Depends) > 0 {
 		env = append(env, "PENSTOCK_DEPENDS_FILE="+l.Files+"/"+resultsOf, "PENSTOCK_DEPENDS_DIR="+l.Files+"/"+patchesOf)

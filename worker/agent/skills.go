@@ -21,6 +21,14 @@ func (l Launch) skills() []File {
 	return files
 }
 
+// SkillsDir is the directory with the job's skills, as the agent sees it; empty if the job has none.
+func (l Launch) SkillsDir() string {
+	if len(l.Job.Agent.Skills) == 0 {
+		return ""
+	}
+	return l.Files + "/" + skillsDir
+}
+
 // linkSkills has a program find the job's skills among those of its user. It is a link: what it leads
 // to is read-only. An earlier run may have left anything in its place.
 const linkSkills = `set -e
@@ -34,7 +42,7 @@ exec "$@"`
 // WithSkills is a command whose program reads a user's skills from a directory of its home. Those of
 // the job are there.
 func (l Launch) WithSkills(dir string, command []string) []string {
-	if len(l.Job.Agent.Skills) == 0 {
+	if l.SkillsDir() == "" {
 		return command
 	}
 	return append([]string{"/bin/sh", "-c", linkSkills, "skills", dir}, command...)

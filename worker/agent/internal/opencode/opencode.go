@@ -45,7 +45,7 @@ func (Adapter) About() agent.About {
 		},
 		Abilities: agent.Abilities{
 			Interactive: true, Interrupt: true, Resume: true, Model: true, Tokens: true, Cost: true,
-			Images: true, Instructions: true, MCPServers: true, API: "anthropic",
+			Images: true, Instructions: true, Skills: true, MCPServers: true, API: "anthropic",
 		},
 	}
 }
@@ -60,6 +60,10 @@ func (Adapter) Launch(l agent.Launch) (agent.Plan, error) {
 			"OPENCODE_CONFIG_CONTENT=" + configOf(l), preload + "=" + path.Join(l.Files, guardFile),
 		}),
 		Files: append(l.PlanFiles(), agent.File{Path: guardFile, Content: []byte(guard)}), Mounts: l.Program.Mounts,
+	}
+	if l.SkillsDir() != "" {
+		// Else a skill of the repository may replace the job's of the same name.
+		p.Env = append(p.Env, "OPENCODE_DISABLE_EXTERNAL_SKILLS=1")
 	}
 	if l.Job.Agent.Interactive {
 		p.Args = slices.Concat(l.Program.Command("opencode"), []string{"acp"}, l.Job.Agent.Args)
@@ -149,6 +153,9 @@ func configOf(l agent.Launch) string {
 	}
 	if file := l.InstructionsFile(); file != "" {
 		config["instructions"] = []string{file}
+	}
+	if dir := l.SkillsDir(); dir != "" {
+		config["skills"] = map[string]any{"paths": []string{dir}}
 	}
 	return string(decode.JSON(config))
 }

@@ -41,6 +41,28 @@ func TestOpencodePlan(t *testing.T) {
 	}
 }
 
+// The job's skills are where a setting leads, in each process, and no repository's are beside them.
+func TestOpencodeIsLedToSkills(t *testing.T) {
+	const alone = "OPENCODE_DISABLE_EXTERNAL_SKILLS=1"
+	l := adaptertest.Launch("opencode")
+	if env := adaptertest.Plan(t, Adapter{}, l).Env; slices.Contains(env, alone) {
+		t.Errorf("a job without skills has %q", env)
+	}
+	l.Job.Agent.Skills = map[string]jobs.Skill{"tide": {Files: map[string]string{jobs.SkillFile: "x"}}}
+	for _, interactive := range []bool{false, true} {
+		for _, resume := range []string{"", "ses_1"} {
+			l.Job.Agent.Interactive, l.Resume = interactive, resume
+			p := adaptertest.Plan(t, Adapter{}, l)
+			var cfg struct{ Skills struct{ Paths []string } }
+			i := slices.IndexFunc(p.Env, func(kv string) bool { return strings.HasPrefix(kv, "OPENCODE_CONFIG_CONTENT=") })
+			err := json.Unmarshal([]byte(strings.TrimPrefix(p.Env[i], "OPENCODE_CONFIG_CONTENT=")), &cfg)
+			if err != nil || !slices.Equal(cfg.Skills.Paths, []string{l.Files + "/skills"}) || !slices.Contains(p.Env, alone) {
+				t.Errorf("interactive %v, resumed %q: %v, %+v, %q", interactive, resume, err, cfg, p.Env)
+			}
+		}
+	}
+}
+
 func TestOpencodeVerdicts(t *testing.T) {
 	const begun = `{"type":"step_start","sessionID":"ses_1"}` + "\n"
 	finished := func(reason string) string { return begun + `{"type":"step_finish","part":{"reason":"` + reason + `"}}` }

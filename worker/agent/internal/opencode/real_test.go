@@ -78,11 +78,9 @@ func TestRealOpencodeInteractive(t *testing.T) {
 
 func TestJailedOpencodeIsInstructed(t *testing.T) {
 	agents, program := adaptertest.Program(t, opencode.Adapter{})
-	for _, interactive := range []bool{false, true} {
-		l := adaptertest.Prompted(t, "opencode", "hello", program)
-		l.Job.Agent.Model, l.Job.Agent.Interactive = "claude-sonnet-4-5", interactive
-		adaptertest.Instructed(t, agents, l, "anthropic")
-	}
+	l := adaptertest.Prompted(t, "opencode", "hello", program)
+	l.Job.Agent.Model = "claude-sonnet-4-5"
+	adaptertest.Instructed(t, agents, l, "anthropic")
 }
 
 func TestJailedOpencodeUsesServers(t *testing.T) {
@@ -190,4 +188,15 @@ func TestRealOpencodeGoesOnWithoutSecrets(t *testing.T) {
 			adaptertest.Log(t, again)
 		}
 	}
+}
+
+// It has instructions as well.
+func TestJailedOpencodeHasSkills(t *testing.T) {
+	agents, program := adaptertest.Program(t, opencode.Adapter{})
+	l := adaptertest.Prompted(t, "opencode", "LOOK", program)
+	l.Job.Agent.Model, l.Job.Agent.Interactive = "claude-sonnet-4-5", true
+	c := adaptertest.SkillCase{API: "anthropic", Shell: func(command string) agenttest.Step {
+		return agenttest.Use("bash", map[string]any{"command": command, "description": "look"})
+	}}
+	c.Skilled(t, agents, l)
 }
