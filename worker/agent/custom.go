@@ -82,10 +82,8 @@ func (a *Agents) Validate(name string, c Custom) error {
 		return wrong(".auth", "is for protocol acp")
 	case (c.Conversation.Known() || len(c.Conversation.Except) > 0) && c.Protocol != acp:
 		return wrong(".conversation", "is for protocol acp; other protocols know where their agents keep it, or have none")
-	case c.Skills != "" && c.Protocol != acp:
-		return wrong(".skills", "is for protocol acp; other protocols know where their agents read them")
-	case c.Skills != "" && !skillsPath().MatchString(c.Skills):
-		return wrong(".skills", "%.200q is no directory below the agent's home: use up to four names of letters, digits, '.', '_' and '-'", c.Skills)
+	case c.Skills != "" && (c.Protocol != acp || !skillsPath().MatchString(c.Skills)):
+		return wrong(".skills", "is for protocol acp, and is a directory below the agent's home: up to four names of letters, digits, '.', '_' and '-', not %.200q", c.Skills)
 	case c.API != "" && gateVariables[c.API] == [2]string{}:
 		return wrong(".api", "%q is not known; use %s", c.API, strings.Join(slices.Sorted(maps.Keys(gateVariables)), ", "))
 	}

@@ -273,7 +273,7 @@ func (l Launch) PlanFiles() []File {
 	for _, f := range l.Job.Files {
 		files = append(files, File{Path: inputDir + "/" + f.Name, Content: f.Content})
 	}
-	return slices.Concat(files, l.skills(), l.serverScripts(), l.depends())
+	return slices.Concat(files, skillFiles(l.Job.Agent.Skills), l.serverScripts(), l.depends())
 }
 
 // depends are the results of the jobs that this one depends on, and a patch

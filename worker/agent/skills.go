@@ -5,14 +5,16 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/penstock-run/penstock/jobs"
 )
 
-// skills are the files of the job's skills. As in the directories that they are from, scripts can be
+// skillFiles are the files of the job's skills. As in the directories that they are from, scripts can be
 // executed.
-func (l Launch) skills() []File {
+func skillFiles(skills map[string]jobs.Skill) []File {
 	var files []File
-	for _, name := range slices.Sorted(maps.Keys(l.Job.Agent.Skills)) {
-		skill := l.Job.Agent.Skills[name]
+	for _, name := range slices.Sorted(maps.Keys(skills)) {
+		skill := skills[name]
 		for _, file := range slices.Sorted(maps.Keys(skill.Files)) {
 			text := skill.Files[file]
 			files = append(files, File{Path: path.Join(skillsDir, name, file), Content: []byte(text), Program: strings.HasPrefix(text, "#!")})
