@@ -76,13 +76,17 @@ func (g *gitHub) Comment(ctx context.Context, c Comment) error {
 	return g.failed(c.Repo, err)
 }
 
-// comment looks for a comment page by page, and writes it if it is not there.
+// comment looks for a comment, page by page where the query says how long a page is, and writes
+// it if it is not there.
 func (r rest) comment(ctx context.Context, path string, query url.Values, c Comment) error {
 	for page := range commentPages {
 		var list []struct {
 			Body string `json:"body"`
 		}
-		query.Set("page", strconv.Itoa(page+1))
+		paged := query.Has("per_page")
+		if paged {
+			query.Set("page", strconv.Itoa(page+1))
+		}
 		if err := r.call(ctx, ask{method: http.MethodGet, path: path, query: query}, &list); err != nil {
 			return err
 		}
@@ -91,7 +95,7 @@ func (r rest) comment(ctx context.Context, path string, query url.Values, c Comm
 				return nil
 			}
 		}
-		if len(list) < commentsAPage { // Gitea sends all of them at once
+		if !paged || len(list) < commentsAPage {
 			break
 		}
 	}
@@ -107,6 +111,7 @@ func (g *gitLab) Comment(ctx context.Context, c Comment) error {
 
 // Comment is that of [Forge].
 func (g *gitea) Comment(ctx context.Context, c Comment) error {
+	// All of them come at once: they have no pages.
 	query := url.Values{"since": {c.Since.UTC().Format(time.RFC3339)}}
 	return g.comment(ctx, fmt.Sprintf("/repos/%s/issues/%d/comments", c.Repo, c.Number), query, c)
 }

@@ -36,7 +36,7 @@ var change = forge.Change{Repo: "o/r", Head: "penstock/1", Title: "Fix it", Body
 // What is sent to GitHub is what its own description says, and so are the stub's answers.
 func TestRequestsAreAsGitHubDescribesThem(t *testing.T) {
 	t.Parallel()
-	forgetest.Described(t)
+	forgetest.Described(t, forgetest.OfGitHub)
 	stub := forgetest.NewGitHub(t, "secret")
 	g := gitHub(t, forge.GitHubSettings{URL: stub.URL, Token: "secret"})
 	wholeLife(t, stub, g)

@@ -39,7 +39,7 @@ func pages(t *testing.T, s forge.GitHubSettings, query string) (names []string, 
 // The stub checks requests and answers against GitHub's description.
 func TestIssuesOfASearch(t *testing.T) {
 	t.Parallel()
-	forgetest.Described(t)
+	forgetest.Described(t, forgetest.OfGitHub)
 	stub := forgetest.NewGitHub(t, "secret")
 	var want []string
 	for n := 1; n <= 250; n++ {

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/penstock-run/penstock/dispatcher/forge"
+	"github.com/penstock-run/penstock/dispatcher/forge/forgetest"
 )
 
 // A server answers requests from a table, and keeps what it was sent.
@@ -21,10 +22,12 @@ type server struct {
 	sent map[string]string // bodies, by method and path
 }
 
-func serve(t *testing.T, header, credential string, answers map[string]string) *server {
+// serve starts a server whose requests and answers are as the forge describes them.
+func serve(t *testing.T, by *forgetest.Source, header, credential string, answers map[string]string) *server {
 	t.Helper()
 	s := &server{T: t, sent: map[string]string{}}
-	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	prefix := map[*forgetest.Source]string{forgetest.OfGitea: "/api/v1", forgetest.OfGitLab: "/api/v4"}[by]
+	h := httptest.NewServer(forgetest.Checked(t, by, prefix, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked := r.Method + " " + r.URL.EscapedPath()
 		if q := r.URL.Query().Get("page"); q != "" && q != "1" {
 			asked += " page " + q
@@ -48,7 +51,7 @@ func serve(t *testing.T, header, credential string, answers map[string]string) *
 		}
 		w.WriteHeader(code)
 		fmt.Fprint(w, text)
-	}))
+	})))
 	t.Cleanup(h.Close)
 	s.url = h.URL
 	return s
@@ -68,7 +71,7 @@ func (s *server) wants(sent map[string]string) {
 func TestGitLab(t *testing.T) {
 	t.Parallel()
 	const at = " /api/v4/projects/a%2Fb%2Fc"
-	s := serve(t, "Private-Token", "secret", map[string]string{
+	s := serve(t, forgetest.OfGitLab, "Private-Token", "secret", map[string]string{
 		"GET" + at:                                     `200 {"default_branch":"trunk"}`,
 		"GET" + at + "/merge_requests":                 `200 [{"iid":3,"source_branch":"penstock/1","source_project_id":9,"target_project_id":1},{"iid":4,"web_url":"https://x/4","description":"old","source_branch":"penstock/1","source_project_id":1,"target_project_id":1}]`,
 		"POST" + at + "/merge_requests":                `201 {"iid":4,"web_url":"https://x/4"}`,
@@ -113,12 +116,13 @@ func TestGitLab(t *testing.T) {
 	if err := g.Update(ctx, "a/b/c", 5, ""); kind(err) != forge.Conflict || !strings.Contains(err.Error(), "already exists") {
 		t.Error(err)
 	}
+	t.Run("described", func(t *testing.T) { forgetest.Described(t, forgetest.OfGitLab) })
 }
 
 func TestGitea(t *testing.T) {
 	t.Parallel()
 	const at = " /api/v1/repos/o/r"
-	s := serve(t, "Authorization", "token secret", map[string]string{
+	s := serve(t, forgetest.OfGitea, "Authorization", "token secret", map[string]string{
 		"GET" + at:                                   `200 {"default_branch":"trunk"}`,
 		"GET" + at + "/pulls":                        `200 [{"number":3,"head":{"ref":"penstock/1","repo":{"full_name":"fork/r"}}}]`,
 		"GET" + at + "/pulls page 2":                 `200 [{"number":4,"html_url":"https://x/4","body":"old","head":{"ref":"penstock/1","repo":{"full_name":"O/r"}}}]`,
@@ -172,6 +176,7 @@ func TestGitea(t *testing.T) {
 	if _, err := wrong[0].Find(ctx, "o/r", "b"); kind(err) != forge.Denied {
 		t.Error(err)
 	}
+	t.Run("described", func(t *testing.T) { forgetest.Described(t, forgetest.OfGitea) })
 }
 
 // commentsOnce writes a comment that is there, and one that is not.

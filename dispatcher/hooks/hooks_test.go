@@ -21,6 +21,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/penstock-run/penstock/dispatcher"
+	"github.com/penstock-run/penstock/dispatcher/forge/forgetest"
 	"github.com/penstock-run/penstock/dispatcher/hooks"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/jobstest"
@@ -299,24 +300,27 @@ func TestRulesDecide(t *testing.T) {
 // Who may write is asked of the forge, by its own API; its silence is no permission.
 func TestOnlyWritersCauseJobs(t *testing.T) {
 	permission, status := "", 200
-	forge := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Authorization") != "Bearer token-of-the-forge" {
-			w.WriteHeader(http.StatusForbidden)
-			return
-		}
-		w.WriteHeader(status)
-		switch r.URL.EscapedPath() {
-		case "/repos/o/r/collaborators/Octo/permission":
-			_, _ = fmt.Fprintf(w, `{"permission":%q}`, permission) // the test sees what it gets
-		case "/projects/g%2Fr/members/all/5":
-			_, _ = fmt.Fprintf(w, `{"access_level":%s,"state":"active"}`, permission) // as above
-		}
-	}))
-	t.Cleanup(forge.Close)
+	stub := func(by *forgetest.Source, member string) string {
+		forge := httptest.NewServer(forgetest.Checked(t, by, "", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Header.Get("Authorization") != "Bearer token-of-the-forge" {
+				w.WriteHeader(http.StatusForbidden)
+				return
+			}
+			w.WriteHeader(status)
+			_, _ = w.Write([]byte(strings.ReplaceAll(member, "PERMISSION", permission))) // the test sees what it gets
+		})))
+		t.Cleanup(forge.Close)
+		return forge.URL
+	}
+	forges := map[string]string{
+		"github": stub(forgetest.OfGitHub, `{"permission":"PERMISSION","role_name":"PERMISSION","user":null}`),
+		"gitea":  stub(forgetest.OfGitea, `{"permission":"PERMISSION","role_name":"PERMISSION"}`),
+		"gitlab": stub(forgetest.OfGitLab, `{"access_level":PERMISSION,"state":"active"}`),
+	}
 	token := file(t, "token-of-the-forge")
 	writers := func(source string) hooks.Rule {
 		r := rule(t, source)
-		r.Require, r.API, r.TokenFile, r.Users, r.Bots = "write", forge.URL, token, []string{"alice"}, []string{"robot[bot]"}
+		r.Require, r.API, r.TokenFile, r.Users, r.Bots = "write", forges[source], token, []string{"alice"}, []string{"robot[bot]"}
 		return r
 	}
 	listed := writers("github")

@@ -2,6 +2,7 @@ package forgetest
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -15,54 +16,72 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// Described skips a test, with the reason, where GitHub's description is not installed. Where
-// PENSTOCK_TEST_REQUIRE names octokit the test fails instead.
-func Described(t testing.TB) {
+// A Source is where a forge's description of its API comes from.
+type Source struct {
+	require, install string
+	load             func() (*description, error) // nil, nil: it is not installed
+}
+
+// The sources of the descriptions.
+var (
+	OfGitHub = &Source{"octokit", "npm install @octokit/openapi, and set NODE_PATH to its node_modules", sync.OnceValues(describeGitHub)}
+	OfGitea  = &Source{"gitea", "go mod download " + giteaModule, sync.OnceValues(describeGitea)}
+	OfGitLab = &Source{"gitlab", "go mod download " + gitlabModule, sync.OnceValues(describeGitLab)}
+)
+
+// Described skips a test, with the reason, where a forge's description is not installed.
+// Where PENSTOCK_TEST_REQUIRE names it the test fails instead.
+func Described(t testing.TB, by *Source) {
 	t.Helper()
-	if describe(t) != nil {
+	if by.describe(t) != nil {
 		return
 	}
-	const why = "no description of GitHub: npm install @octokit/openapi, and set NODE_PATH to its node_modules"
-	if slices.Contains(strings.Split(os.Getenv("PENSTOCK_TEST_REQUIRE"), ","), "octokit") {
+	why := "no description of the forge: " + by.install
+	if slices.Contains(strings.Split(os.Getenv("PENSTOCK_TEST_REQUIRE"), ","), by.require) {
 		t.Fatal(why)
 	}
 	t.Skip(why)
 }
 
-// A description is what GitHub says of its API, in the parts that are asked for. Nil checks
+func (s *Source) describe(t testing.TB) *description {
+	t.Helper()
+	d, err := s.load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// A description is what a forge says of its API, in the parts that are asked for. Nil checks
 // nothing.
 type description struct {
 	paths      map[string]map[string]json.RawMessage
 	components map[string]map[string]json.RawMessage
+	strict     bool // an object has no field beside those that it is described with
 
 	mu      sync.Mutex
 	schemas map[string]*jsonschema.Resolved
 }
 
-// described is the whole file, read once: 13 MB.
-var described = sync.OnceValues(func() (*description, error) {
+// read makes a description of a file of OpenAPI 3.0.
+func read(data []byte, strict bool) (*description, error) {
+	var all struct {
+		Paths      map[string]map[string]json.RawMessage
+		Components map[string]map[string]json.RawMessage
+	}
+	err := json.Unmarshal(data, &all)
+	return &description{paths: all.Paths, components: all.Components, strict: strict, schemas: map[string]*jsonschema.Resolved{}}, err
+}
+
+// describeGitHub reads the whole file: 13 MB.
+func describeGitHub() (*description, error) {
 	for _, dir := range filepath.SplitList(os.Getenv("NODE_PATH")) {
 		data, err := os.ReadFile(filepath.Join(dir, "@octokit/openapi/generated/api.github.com.json"))
-		if err != nil {
-			continue
+		if err == nil {
+			return read(data, false)
 		}
-		var all struct {
-			Paths      map[string]map[string]json.RawMessage
-			Components map[string]map[string]json.RawMessage
-		}
-		err = json.Unmarshal(data, &all)
-		return &description{paths: all.Paths, components: all.Components, schemas: map[string]*jsonschema.Resolved{}}, err
 	}
 	return nil, nil
-})
-
-func describe(t testing.TB) *description {
-	t.Helper()
-	d, err := described()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d
 }
 
 // An operation is what the description says of one.
@@ -132,6 +151,12 @@ func (d *description) answer(t testing.TB, name string, status int, body []byte)
 	}
 	o, err := d.operation(name)
 	got, ok := o.Responses[fmt.Sprint(status)]
+	if !ok {
+		got, ok = o.Responses["default"]
+	}
+	if err == nil && !ok && status < 400 {
+		err = errors.New("the description has no such answer")
+	}
 	if err == nil && ok && got.Ref != "" {
 		err = json.Unmarshal(d.components["responses"][got.Ref[strings.LastIndex(got.Ref, "/")+1:]], &got)
 	}
@@ -170,97 +195,6 @@ func (d *description) example(name, status string) map[string]any {
 		if object, ok := found.Value.(map[string]any); ok {
 			return object
 		}
-	}
-	return all
-}
-
-func (d *description) valid(name string, schema json.RawMessage, body []byte) error {
-	by, err := d.schema(name, schema)
-	if err != nil {
-		return err
-	}
-	var value any
-	if err := json.Unmarshal(body, &value); err != nil {
-		return err
-	}
-	return by.Validate(value)
-}
-
-// schema makes a JSON Schema of one of OpenAPI 3.0, with all that it refers to.
-func (d *description) schema(name string, of json.RawMessage) (*jsonschema.Resolved, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if s := d.schemas[name]; s != nil {
-		return s, nil
-	}
-	var root any
-	if err := json.Unmarshal(of, &root); err != nil {
-		return nil, err
-	}
-	defs := map[string]any{}
-	root = d.convert(root, defs)
-	whole, ok := root.(map[string]any)
-	if !ok {
-		return nil, fmt.Errorf("schema of %s is no object", name)
-	}
-	whole["$defs"] = defs
-	data, err := json.Marshal(whole)
-	if err != nil {
-		return nil, err
-	}
-	var s jsonschema.Schema
-	if err := json.Unmarshal(data, &s); err != nil {
-		return nil, err
-	}
-	resolved, err := s.Resolve(nil)
-	if err == nil {
-		d.schemas[name] = resolved
-	}
-	return resolved, err
-}
-
-// convert turns a value of OpenAPI 3.0 into one of JSON Schema, and puts what it refers to
-// into defs.
-func (d *description) convert(value any, defs map[string]any) any {
-	switch v := value.(type) {
-	case []any:
-		list := make([]any, len(v))
-		for i := range v {
-			list[i] = d.convert(v[i], defs)
-		}
-		return list
-	case map[string]any:
-		return d.convertObject(v, defs)
-	}
-	return value
-}
-
-func (d *description) convertObject(v map[string]any, defs map[string]any) any {
-	if ref, ok := v["$ref"].(string); ok {
-		name := ref[strings.LastIndex(ref, "/")+1:]
-		if _, known := defs[name]; !known {
-			defs[name] = true // a schema may refer to itself
-			var found any
-			if json.Unmarshal(d.components["schemas"][name], &found) == nil {
-				defs[name] = d.convert(found, defs)
-			}
-		}
-		return map[string]any{"$ref": "#/$defs/" + name}
-	}
-	all := map[string]any{}
-	for key, inner := range v {
-		switch key {
-		case "example", "examples", "default", "description", "format", "pattern", "externalDocs", "discriminator", "deprecated", "readOnly", "xml", "title":
-			if _, named := inner.(map[string]any); !named || key == "externalDocs" || key == "example" || key == "examples" {
-				continue // and not a property of this name
-			}
-		case "nullable":
-			continue
-		}
-		all[key] = d.convert(inner, defs)
-	}
-	if v["nullable"] == true {
-		return map[string]any{"anyOf": []any{map[string]any{"type": "null"}, maps.Clone(all)}}
 	}
 	return all
 }

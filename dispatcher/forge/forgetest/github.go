@@ -1,5 +1,6 @@
-// Package forgetest is a GitHub for tests: its requests and answers are checked against
-// GitHub's own OpenAPI description, where that is installed, and it fails as it is told to.
+// Package forgetest is a GitHub for tests, which fails as it is told to. Its requests and
+// answers, and those of other stubs, are checked against what each forge says of its own API,
+// where that is installed.
 package forgetest
 
 import (
@@ -102,7 +103,7 @@ type GitHub struct {
 // NewGitHub starts a stub that takes a token.
 func NewGitHub(t testing.TB, token string) *GitHub {
 	t.Helper()
-	g := &GitHub{TB: t, Token: token, faults: map[string][]Fault{}, calls: map[string]int{}, description: describe(t)}
+	g := &GitHub{TB: t, Token: token, faults: map[string][]Fault{}, calls: map[string]int{}, description: OfGitHub.describe(t)}
 	g.Permissions = map[string]string{"metadata": "read", "contents": "read", "pull_requests": "write"}
 	mux := http.NewServeMux()
 	for operation, answer := range map[string]func(*http.Request, []byte) (int, any){
