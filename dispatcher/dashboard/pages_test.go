@@ -18,7 +18,7 @@ var pages = map[string][]string{
 	"/ui/jobs?outcome=failure&q=flaky": {"Make the flaky scheduler"},
 	"/ui/batches":                      {"nightly-fixes", "another-batch"},
 	"/ui/batches/nightly-fixes":        {"check_failed", "Review the migration", "$1.85", "of the budget of $7.77"},
-	"/ui/batches/nightly-fixes/report": {"check_failed", "Slowest", "$1.85", "cost of $7.77", "go.sum", "item-0</a>, <a", "Items that run", "accounts.sql"},
+	"/ui/batches/nightly-fixes/report": {"check_failed", "Slowest", "$1.85", "cost of $7.77", "go.sum", "item-0</a>, <a", "Items that run", "accounts.sql", "Merge in this order: "},
 	"/ui/queues":                       {"low-priority-maintenance", "paused", "gpu", "$43.21", "class=\"warn\">86%"},
 	"/ui/workers":                      {"build-7", "less than the reserve"},
 	"/ui/schedules":                    {"Europe/Vienna", "every 1h", "paused"},

@@ -62,6 +62,7 @@ type Builder struct {
 	overlaps  patchstat.Overlaps
 	commits   map[string]bool // that items began from
 	compared  agentTally
+	merging   []Item // that are merged
 }
 
 // New returns a builder of a report that begins with what a caller knows of the batch as a
@@ -146,6 +147,9 @@ func (b *Builder) addPatch(e *Entry) {
 	if e.Of == "" { // else those of one item meet by nature
 		b.overlaps.Add(e.ID, e.Base, *p)
 	}
+	if e.merges() {
+		b.merging = append(b.merging, e.Item)
+	}
 }
 
 // Report returns the report of what was added.
@@ -163,6 +167,7 @@ func (b *Builder) Report() *Report {
 	slices.SortStableFunc(r.Slowest, func(x, y Item) int { return cmp.Compare(y.Seconds, x.Seconds) })
 	r.Slowest = r.Slowest[:min(len(r.Slowest), maxSlowest)]
 	b.addOverlaps()
+	r.MergeOrder = b.mergeOrder()
 	r.Agents, r.Comparisons = b.compared.result(r.Rows)
 	if r.Bases == nil {
 		r.Bases = slices.Sorted(maps.Keys(b.commits))
@@ -269,12 +274,19 @@ func (b *Report) Fit(room int) bool {
 			return true
 		}
 		half := func(n int) int { return n - n/2 }
-		switch n := max(len(b.Rows), len(b.Pairs), len(b.Files), len(b.RunsCode), len(b.Running)); {
+		turns := 0
+		if b.MergeOrder != nil {
+			turns = len(b.MergeOrder.Order)
+		}
+		switch n := max(len(b.Rows), turns, len(b.Pairs), len(b.Files), len(b.RunsCode), len(b.Running)); {
 		case n < 2:
 			return false
 		case n == len(b.Rows):
 			b.MoreRows += half(n)
 			b.Rows = b.Rows[:n/2]
+		case n == turns:
+			b.MoreOrder += half(n)
+			b.MergeOrder.Order = b.MergeOrder.Order[:n/2]
 		case n == len(b.Pairs):
 			if b.MorePairs >= 0 {
 				b.MorePairs += half(n)

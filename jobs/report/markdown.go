@@ -133,6 +133,7 @@ func (b *Report) markdownOverlaps(p printer) {
 			p("\nThere are too many pairs to compare them all.\n")
 		}
 	}
+	b.markdownMergeOrder(p)
 	if len(b.Running) > 0 {
 		p("\n## Overlaps of items that run\n\nAs workers have seen by now; a merge of both would stop at those marked as conflicts:\n\n| items | files | conflicts |\n|---|---|---|\n")
 		for _, pair := range b.Running {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/mergeorder"
 )
 
 // A Report is the report of a batch.
@@ -51,6 +52,10 @@ type Report struct {
 	MoreFiles int    `json:"more_files,omitempty" jsonschema:"How many more there are."`
 	Pairs     []Pair `json:"pairs" jsonschema:"The patches that change the same files, those with conflicts first, at most 100."`
 	MorePairs int    `json:"more_pairs,omitempty" jsonschema:"How many more there are; -1 if there were too many to compare them all."`
+	// MergeOrder is of the results that batch apply would take, and not of several tries of an item.
+	MergeOrder *mergeorder.Sequence `json:"merge_order,omitempty" jsonschema:"The order in which the results merge with the fewest conflicts, by the lines that they change; not there: fewer than two, or too many to compare. Of several tries of an item none is in it."`
+	// MoreOrder counts what Fit has cut off.
+	MoreOrder int `json:"more_order,omitempty" jsonschema:"How many more results that order has, which this answer has no room for."`
 	// Running and MoreRunning are only of a pool.
 	Running      []Pair  `json:"running,omitempty" jsonschema:"What items that run have in common with others, as workers have seen in their workspaces by now, those with conflicts first, at most 100. The other one, b, is an item that runs or has succeeded, or the id of a job of no item here. Only in a pool."`
 	MoreRunning  int     `json:"more_running,omitempty" jsonschema:"How many more there are."`

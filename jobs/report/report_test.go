@@ -3,10 +3,12 @@ package report_test
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/mergeorder"
 	"github.com/penstock-run/penstock/jobs/patchstat"
 	"github.com/penstock-run/penstock/jobs/report"
 )
@@ -77,5 +79,54 @@ func TestMarkdownOfAPool(t *testing.T) {
 	}
 	if strings.Contains(text.String(), "patches/") {
 		t.Error("it links to files that a pool has not")
+	}
+}
+
+// The results that succeeded are in the order in which the fewest conflict, and those that do
+// are named with what they conflict with. Failed ones, tries, and results without a change are
+// not in it.
+func TestMergeOrder(t *testing.T) {
+	t.Parallel()
+	b := report.New(report.Report{Batch: "b"})
+	change := func(id string, outcome jobs.Outcome, of string, lines ...int) {
+		p := patchstat.Stat{Files: []patchstat.File{{Path: "a|b"}}}
+		for _, line := range lines {
+			p.Files[0].Spans = append(p.Files[0].Spans, patchstat.Span{Begin: line, End: line + 1})
+		}
+		if len(lines) == 0 {
+			p.Files = nil
+		}
+		b.Add(report.Entry{Item: report.Item{ID: id, Job: "job-" + id, Outcome: outcome, Of: of}, Base: "c", Patch: &p})
+	}
+	change("both", jobs.Success, "", 1, 90)
+	change("first", jobs.Success, "", 1)
+	change("failed", jobs.Failure, "", 1, 40, 90)
+	change("last", jobs.Success, "", 90)
+	change("nothing", jobs.Success, "")
+	change("try", jobs.Success, "x", 90)
+	made := b.Report()
+	want := mergeorder.Sequence{Merge: 2, Stop: 1, Fewest: true, Order: []mergeorder.Turn{
+		{Item: "first", Job: "job-first", State: mergeorder.Merges}, {Item: "last", Job: "job-last", State: mergeorder.Merges},
+		{Item: "both", Job: "job-both", State: mergeorder.Conflict, With: []string{"first", "last"}, Conflicts: []string{"a|b"}},
+	}}
+	if got := made.MergeOrder; got == nil || !reflect.DeepEqual(*got, want) {
+		t.Fatalf("the order is %+v, want %+v", got, want)
+	}
+	var text strings.Builder
+	if err := made.Markdown(&text, nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"## Merge order\n\n2 of 3 results merge one after the other, 1 conflict with those before them; no order has fewer conflicts, by the lines",
+		"Merge in this order: first, last.\n", "| both | first, last | a\\|b |\n",
+	} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("no %q in\n%s", want, text.String())
+		}
+	}
+	few := report.New(report.Report{Batch: "b"})
+	few.Add(report.Entry{Item: report.Item{ID: "one", Outcome: jobs.Success}, Patch: &patchstat.Stat{Files: []patchstat.File{{Path: "f"}}}})
+	if order := few.Report().MergeOrder; order != nil {
+		t.Errorf("one result has the order %+v", order)
 	}
 }

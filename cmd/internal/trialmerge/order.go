@@ -12,34 +12,26 @@ import (
 
 // order merges the changes one after the other, in the order that stops the fewest.
 func (t *trial) order(ctx context.Context) Found {
-	found := Found{Order: []Turn{}, Pairs: []Pair{}}
+	found := Found{Sequence: mergeorder.Sequence{Order: []mergeorder.Turn{}}, Pairs: []Pair{}}
 	place, planned := t.plan()
-	found.Fewest = planned.Exact && t.all && !slices.ContainsFunc(t.meetings, func(m meeting) bool { return m.state == Untried })
+	found.Fewest = planned.Exact && t.all && !slices.ContainsFunc(t.meetings, func(m meeting) bool { return m.state == mergeorder.Untried })
 	var before []int // that are merged
 	at := ""         // the commit of all of them
 	for _, i := range place {
 		c := t.changes[i]
-		turn := Turn{Item: c.ID, Job: c.Job, State: Untried, Why: c.why}
+		turn := mergeorder.Turn{Item: c.ID, Job: c.Job, State: mergeorder.Untried, Why: c.why}
 		if c.commit != "" {
 			var next string
-			if next, turn = t.turn(ctx, turn, i, at, before); turn.State == Merges {
+			if next, turn = t.turn(ctx, turn, i, at, before); turn.State == mergeorder.Merges {
 				at, before = next, append(before, i)
 			}
 		}
-		switch turn.State {
-		case Merges:
-			found.Merge++
-		case Conflict:
-			found.Stop++
-		default:
-			found.Untried++
-		}
-		found.Order = append(found.Order, turn)
+		found.Add(turn)
 	}
 	found.Fewest = found.Fewest && found.Untried == 0 && found.Stop == len(planned.Stop)
 	// Those that merge come first, and those that were not tried last.
-	rank := map[State]int{Merges: 0, Conflict: 1, Untried: 2}
-	slices.SortStableFunc(found.Order, func(a, b Turn) int { return rank[a.State] - rank[b.State] })
+	rank := map[mergeorder.State]int{mergeorder.Merges: 0, mergeorder.Conflict: 1, mergeorder.Untried: 2}
+	slices.SortStableFunc(found.Order, func(a, b mergeorder.Turn) int { return rank[a.State] - rank[b.State] })
 	t.list(&found)
 	return found
 }
@@ -69,7 +61,7 @@ func (t *trial) attributes(i int) int {
 }
 
 // turn merges a change into those before it, unless it conflicts with one of them.
-func (t *trial) turn(ctx context.Context, turn Turn, i int, at string, before []int) (next string, _ Turn) {
+func (t *trial) turn(ctx context.Context, turn mergeorder.Turn, i int, at string, before []int) (next string, _ mergeorder.Turn) {
 	var with, beside []int
 	var conflicts []string
 	for _, m := range t.meetings {
@@ -83,7 +75,7 @@ func (t *trial) turn(ctx context.Context, turn Turn, i int, at string, before []
 			continue
 		}
 		beside = append(beside, other)
-		if m.state == Conflict {
+		if m.state == mergeorder.Conflict {
 			with, conflicts = append(with, other), append(conflicts, m.merged.Conflicts...)
 		}
 	}
@@ -94,13 +86,13 @@ func (t *trial) turn(ctx context.Context, turn Turn, i int, at string, before []
 			return "", turn
 		}
 		if merged.Clean {
-			turn.State = Merges
+			turn.State = mergeorder.Merges
 			return next, turn
 		}
 		// It conflicts with several together, or with one with which it was not tried.
 		with, conflicts = beside, merged.Conflicts
 	}
-	turn.State = Conflict
+	turn.State = mergeorder.Conflict
 	slices.Sort(with)
 	for _, other := range with {
 		turn.With = append(turn.With, t.changes[other].ID)
@@ -125,7 +117,7 @@ func (t *trial) add(ctx context.Context, at, commit string) (string, checkout.Me
 
 // list lists the pairs: those with conflicts first, then those that were not tried.
 func (t *trial) list(found *Found) {
-	rank := map[State]int{Conflict: 0, Untried: 1, Merges: 2}
+	rank := map[mergeorder.State]int{mergeorder.Conflict: 0, mergeorder.Untried: 1, mergeorder.Merges: 2}
 	slices.SortFunc(t.meetings, func(x, y meeting) int { return cmp.Or(rank[x.state]-rank[y.state], x.a-y.a, x.b-y.b) })
 	for _, m := range t.meetings[:min(len(t.meetings), maxPairs)] {
 		p := Pair{A: t.changes[m.a].ID, B: t.changes[m.b].ID, State: m.state, Why: m.why}

@@ -6,32 +6,18 @@ import (
 	"strings"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/jobs/mergeorder"
 )
 
 // maxShownPairs bounds the table of pairs.
 const maxShownPairs = 100
 
-// Counts says how many results merge.
-func (found Found) Counts() string {
-	said := fmt.Sprintf("%d of %d results merge one after the other", found.Merge, len(found.Order))
-	if found.Stop > 0 {
-		said += fmt.Sprintf(", %d conflict with those before them", found.Stop)
-	}
-	if found.Untried > 0 {
-		said += fmt.Sprintf(", %d were not tried", found.Untried)
-	}
-	if found.Fewest && found.Stop > 0 {
-		said += "; no order has fewer conflicts"
-	}
-	return said
-}
-
-var turnView = cli.View[Turn]{
+var turnView = cli.View[mergeorder.Turn]{
 	Header: []string{"JOB", "ITEM", "STATE", "WITH", "CONFLICTS", "WHY"},
-	Row: func(t Turn) []string {
-		return []string{t.Job, t.Item, string(t.State), strings.Join(t.With, ", "), withMore(t.Conflicts, t.MoreConflicts), t.Why}
+	Row: func(t mergeorder.Turn) []string {
+		return []string{t.Job, t.Item, string(t.State), t.Others(), t.Stops(), t.Why}
 	},
-	ID: func(t Turn) string { return t.Job },
+	ID: func(t mergeorder.Turn) string { return t.Job },
 }
 
 var pairView = cli.View[Pair]{

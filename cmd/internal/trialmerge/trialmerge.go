@@ -12,6 +12,7 @@ import (
 
 	"github.com/penstock-run/penstock/cmd/internal/series"
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/mergeorder"
 	"github.com/penstock-run/penstock/jobs/patchstat"
 	"github.com/penstock-run/penstock/worker/checkout"
 )
@@ -32,55 +33,26 @@ const (
 	maxNames = 20
 )
 
-// State is what came of a merge.
-type State string
-
-// The states of a merge.
-const (
-	Merges   State = "merges"
-	Conflict State = "conflict"
-	Untried  State = "untried"
-)
-
 // A Found is what a trial has found. Its JSON is documented.
 type Found struct {
 	Batch string `json:"batch"`
-	// Merge, Stop and Untried count the results: those that merge one after the other in the order, those
-	// that conflict with one before them, and those that were not tried.
-	Merge   int `json:"merge"`
-	Stop    int `json:"stop"`
-	Untried int `json:"untried"`
-	// Fewest says that no order stops fewer.
-	Fewest bool   `json:"fewest"`
-	Order  []Turn `json:"order"`
-	Pairs  []Pair `json:"pairs"`
+	mergeorder.Sequence
+	Pairs []Pair `json:"pairs"`
 	// MorePairs counts the pairs that are not listed; -1: there were too many to find them all.
 	MorePairs int `json:"more_pairs,omitempty"`
-}
-
-// A Turn is a result in the order in which they should be merged.
-type Turn struct {
-	Item  string `json:"item"`
-	Job   string `json:"job"`
-	State State  `json:"state"`
-	// With are the items before it that it conflicts with, Conflicts the files.
-	With          []string `json:"with,omitempty"`
-	Conflicts     []string `json:"conflicts,omitempty"`
-	MoreConflicts int      `json:"more_conflicts,omitempty"`
-	Why           string   `json:"why,omitempty"`
 }
 
 // A Pair is two results that meet: they change the same files, or a directory of which one moves or
 // replaces the files.
 type Pair struct {
-	A             string   `json:"a"`
-	B             string   `json:"b"`
-	State         State    `json:"state"`
-	Files         []string `json:"files"`
-	MoreFiles     int      `json:"more_files,omitempty"`
-	Conflicts     []string `json:"conflicts,omitempty"`
-	MoreConflicts int      `json:"more_conflicts,omitempty"`
-	Why           string   `json:"why,omitempty"`
+	A             string           `json:"a"`
+	B             string           `json:"b"`
+	State         mergeorder.State `json:"state"`
+	Files         []string         `json:"files"`
+	MoreFiles     int              `json:"more_files,omitempty"`
+	Conflicts     []string         `json:"conflicts,omitempty"`
+	MoreConflicts int              `json:"more_conflicts,omitempty"`
+	Why           string           `json:"why,omitempty"`
 }
 
 // A Batch is the results that are merged, and where their patches are from.
@@ -102,7 +74,7 @@ type change struct {
 type meeting struct {
 	a, b   int
 	common patchstat.Pair
-	state  State
+	state  mergeorder.State
 	merged checkout.Merged
 	why    string
 }
@@ -110,7 +82,7 @@ type meeting struct {
 // stops reports whether one of both is taken to stop a merge of the other: where that was not tried, by
 // their lines.
 func (m meeting) stops() bool {
-	return m.state == Conflict || m.state == Untried && len(m.common.Conflicts) > 0
+	return m.state == mergeorder.Conflict || m.state == mergeorder.Untried && len(m.common.Conflicts) > 0
 }
 
 // firstNames are those of a list that are shown, and how many more there are.

@@ -19,6 +19,7 @@ import (
 
 	"github.com/penstock-run/penstock/cmd/internal/series"
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/mergeorder"
 	"github.com/penstock-run/penstock/sandbox/exectest"
 	"github.com/penstock-run/penstock/worker/checkout"
 )
@@ -166,8 +167,8 @@ func tryAll(ctx context.Context, dir string, limits Limits) (found Found, err er
 }
 
 // states are those of the pairs, by "a b".
-func states(found Found) map[string]State {
-	all := map[string]State{}
+func states(found Found) map[string]mergeorder.State {
+	all := map[string]mergeorder.State{}
 	for _, p := range found.Pairs {
 		all[p.A+" "+p.B] = p.State
 	}
@@ -197,20 +198,20 @@ func TestAsGitMerges(t *testing.T) {
 	got := states(found)
 	for i, a := range real.names {
 		for _, b := range real.names[i+1:] {
-			want := Merges
+			want := mergeorder.Merges
 			if !real.merges(t, a, b) {
-				want = Conflict
+				want = mergeorder.Conflict
 			}
 			is, listed := got[a+" "+b]
-			if is != want && (listed || want == Conflict) {
+			if is != want && (listed || want == mergeorder.Conflict) {
 				t.Errorf("%s and %s: got %q, git merge says %s", a, b, is, want)
 			}
 		}
 	}
-	for pair, want := range map[string]State{
-		"near same": Conflict, "far near": Merges, "alike near": Merges, "moved near": Merges, "gone near": Conflict, "mode near": Merges,
-		"binary1 binary2": Conflict, "directory file": Conflict, "file link": Conflict, "addin movedir": Conflict, "union1 union2": Merges,
-		"driver1 driver2": Conflict, "filter1 filter2": Merges, "control control2": Conflict,
+	for pair, want := range map[string]mergeorder.State{
+		"near same": mergeorder.Conflict, "far near": mergeorder.Merges, "alike near": mergeorder.Merges, "moved near": mergeorder.Merges, "gone near": mergeorder.Conflict, "mode near": mergeorder.Merges,
+		"binary1 binary2": mergeorder.Conflict, "directory file": mergeorder.Conflict, "file link": mergeorder.Conflict, "addin movedir": mergeorder.Conflict, "union1 union2": mergeorder.Merges,
+		"driver1 driver2": mergeorder.Conflict, "filter1 filter2": mergeorder.Merges, "control control2": mergeorder.Conflict,
 	} {
 		if got[pair] != want {
 			t.Errorf("%s: %q, want %s", pair, got[pair], want)
@@ -218,13 +219,13 @@ func TestAsGitMerges(t *testing.T) {
 	}
 	var order []string
 	for _, turn := range found.Order {
-		if turn.State == Merges {
+		if turn.State == mergeorder.Merges {
 			order = append(order, turn.Item)
 			continue
 		}
 		var with []string
 		for _, before := range slices.Sorted(slices.Values(order)) {
-			if pair := []string{min(before, turn.Item), max(before, turn.Item)}; got[strings.Join(pair, " ")] == Conflict {
+			if pair := []string{min(before, turn.Item), max(before, turn.Item)}; got[strings.Join(pair, " ")] == mergeorder.Conflict {
 				with = append(with, before)
 			}
 		}
@@ -304,11 +305,11 @@ func TestHostilePatches(t *testing.T) {
 	}
 	for _, turn := range found.Order {
 		_, is := hostile[turn.Item]
-		if is = is && turn.Item != "long" && turn.Item != "option"; is != (turn.State == Untried) || is != (turn.Why != "") {
+		if is = is && turn.Item != "long" && turn.Item != "option"; is != (turn.State == mergeorder.Untried) || is != (turn.Why != "") {
 			t.Errorf("%+v", turn)
 		}
 	}
-	if why := found.Order[slices.IndexFunc(found.Order, func(turn Turn) bool { return turn.Item == "bomb" })].Why; !strings.Contains(why, "over limit") {
+	if why := found.Order[slices.IndexFunc(found.Order, func(turn mergeorder.Turn) bool { return turn.Item == "bomb" })].Why; !strings.Contains(why, "over limit") {
 		t.Errorf("a patch that needs much memory: %s", why)
 	}
 	for _, path := range []string{filepath.Join(filepath.Dir(dir), "outside"), "/tmp/penstock-outside", "/tmp/beyond", mark} {
@@ -346,7 +347,7 @@ func TestPlantedAmong300(t *testing.T) {
 	}
 	got := map[string]bool{}
 	for _, p := range found.Pairs {
-		if p.State == Conflict {
+		if p.State == mergeorder.Conflict {
 			got[p.A+" "+p.B] = true
 		}
 	}
@@ -376,7 +377,7 @@ func TestLimits(t *testing.T) {
 	}
 	tried := 0
 	for _, p := range found.Pairs {
-		if p.State != Untried {
+		if p.State != mergeorder.Untried {
 			tried++
 		} else if p.Why != "only 3 pairs are tried" {
 			t.Errorf("%+v", p)
@@ -410,10 +411,10 @@ func TestOtherBases(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := states(found); got["near same"] != Conflict || got["near far"] != Untried {
+	if got := states(found); got["near same"] != mergeorder.Conflict || got["near far"] != mergeorder.Untried {
 		t.Errorf("%v", got)
 	}
-	if last := found.Order[2]; last.Item != "far" || last.State != Untried || !strings.Contains(last.Why, "does not have the base commit") {
+	if last := found.Order[2]; last.Item != "far" || last.State != mergeorder.Untried || !strings.Contains(last.Why, "does not have the base commit") {
 		t.Errorf("%+v", last)
 	}
 }

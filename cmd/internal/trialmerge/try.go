@@ -12,6 +12,7 @@ import (
 
 	"github.com/penstock-run/penstock/cmd/internal/series"
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/mergeorder"
 	"github.com/penstock-run/penstock/jobs/patchstat"
 	"github.com/penstock-run/penstock/worker/checkout"
 )
@@ -99,7 +100,7 @@ func (t *trial) meet() {
 	t.all = all
 	for _, p := range pairs {
 		a, b := number[p.A], number[p.B]
-		t.meetings = append(t.meetings, meeting{a: min(a, b), b: max(a, b), common: p, state: Untried})
+		t.meetings = append(t.meetings, meeting{a: min(a, b), b: max(a, b), common: p, state: mergeorder.Untried})
 	}
 }
 
@@ -141,9 +142,9 @@ func (m *meeting) try(ctx context.Context, merges *checkout.Merges, a, b string)
 	case err != nil:
 		m.why = err.Error()
 	case m.merged.Clean:
-		m.state = Merges
+		m.state = mergeorder.Merges
 	default:
-		m.state = Conflict
+		m.state = mergeorder.Conflict
 	}
 	return nil
 }
