@@ -178,16 +178,18 @@ type Agent struct {
 	// wire; one that ends with * stands for all that begin so. Empty is all that the worker's
 	// policy permits. At most MaxAllowed, as of each list below.
 	AllowModels []string `json:"allow_models,omitempty"`
-	// AllowServiceTiers, AllowBetas, AllowFileIDs and AllowContainerIDs are in the same way the
-	// service tiers and speeds that calls of models may ask for, the beta features, and the
-	// files and containers of the provider that they may use.
-	AllowServiceTiers []string `json:"allow_service_tiers,omitempty"`
-	AllowBetas        []string `json:"allow_betas,omitempty"`
-	AllowFileIDs      []string `json:"allow_file_ids,omitempty"`
-	AllowContainerIDs []string `json:"allow_container_ids,omitempty"`
-	MaxTurns          int      `json:"max_turns,omitempty"`
-	Args              []string `json:"args,omitempty"`
-	Interactive       bool     `json:"interactive,omitempty"`
+	// AllowServiceTiers, AllowInferenceGeos, AllowBetas, AllowFileIDs and AllowContainerIDs are in
+	// the same way the service tiers and speeds that calls of models may ask for, the places where
+	// the model is to run, the beta features, and the files and containers of the provider that
+	// they may use.
+	AllowServiceTiers  []string `json:"allow_service_tiers,omitempty"`
+	AllowInferenceGeos []string `json:"allow_inference_geos,omitempty"`
+	AllowBetas         []string `json:"allow_betas,omitempty"`
+	AllowFileIDs       []string `json:"allow_file_ids,omitempty"`
+	AllowContainerIDs  []string `json:"allow_container_ids,omitempty"`
+	MaxTurns           int      `json:"max_turns,omitempty"`
+	Args               []string `json:"args,omitempty"`
+	Interactive        bool     `json:"interactive,omitempty"`
 	// Terminals gives the agent terminals in its jail, which people can look at.
 	Terminals bool `json:"terminals,omitempty"`
 	// Instructions are added to what the agent is told in each of its conversations,

@@ -287,6 +287,7 @@ func (j Job) validateBounds(found *InvalidError) {
 	}
 	found.each("agent.allow_models", j.Agent.AllowModels, MaxAllowed, CheckAllowed)
 	found.each("agent.allow_service_tiers", j.Agent.AllowServiceTiers, MaxAllowed, CheckAllowed)
+	found.each("agent.allow_inference_geos", j.Agent.AllowInferenceGeos, MaxAllowed, CheckAllowed)
 	found.each("agent.allow_betas", j.Agent.AllowBetas, MaxAllowed, CheckAllowed)
 	found.each("agent.allow_file_ids", j.Agent.AllowFileIDs, MaxAllowed, CheckAllowed)
 	found.each("agent.allow_container_ids", j.Agent.AllowContainerIDs, MaxAllowed, CheckAllowed)

@@ -122,8 +122,8 @@ func (r *agentRuns) spending() spending.Config {
 	worker, job := r.of.cfg.Policy, r.plan.Job.Agent
 	return spending.Config{
 		Shared: shared, Keyed: keyed, Patience: time.Duration(r.plan.Job.IdleTimeout) / 2,
-		Policy: gate.Allowed{Models: worker.Models, Tiers: worker.ServiceTiers, Betas: worker.Betas, Files: worker.FileIDs, Containers: worker.ContainerIDs},
-		Job:    gate.Allowed{Models: job.AllowModels, Tiers: job.AllowServiceTiers, Betas: job.AllowBetas, Files: job.AllowFileIDs, Containers: job.AllowContainerIDs},
+		Policy: gate.Allowed{Models: worker.Models, Tiers: worker.ServiceTiers, Geos: worker.InferenceGeos, Betas: worker.Betas, Files: worker.FileIDs, Containers: worker.ContainerIDs},
+		Job:    gate.Allowed{Models: job.AllowModels, Tiers: job.AllowServiceTiers, Geos: job.AllowInferenceGeos, Betas: job.AllowBetas, Files: job.AllowFileIDs, Containers: job.AllowContainerIDs},
 		Record: r.of.rec, Budget: r.plan.Job.Budget, Token: r.of.tokens.model,
 		Tell: r.of.events.Put, Clean: r.of.clean, Reached: r.of.cfg.Hooks.Budget,
 		Refused: func(v gate.Violation) {

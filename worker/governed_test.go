@@ -248,16 +248,19 @@ func TestAModelThatTheJobDoesNotAllow(t *testing.T) {
 func TestWhatTheJobDoesNotAllow(t *testing.T) {
 	t.Parallel()
 	f, model := governed(t, time.Minute, agenttest.Say("ok"))
-	f.cfg.Policy.ServiceTiers = []string{"standard_only", "auto"}
+	f.cfg.Policy.ServiceTiers, f.cfg.Policy.InferenceGeos = []string{"standard_only", "auto"}, []string{"global", "us"}
 	with := func(more string) string { return strings.Replace(callOnce, `-d '{`, `-d '{`+more+`,`, 1) }
-	job := f.job(with(`"service_tier":"auto"`) + " && exit 1; " + with(`"container":"c"`) + " && exit 1; " + with(`"service_tier":"standard_only"`))
-	job.Agent.AllowServiceTiers, job.Agent.AllowContainerIDs = []string{"standard_only", "flex"}, []string{"none"}
+	job := f.job(with(`"service_tier":"auto"`) + " && exit 1; " + with(`"container":"c"`) + " && exit 1; " + with(`"inference_geo":"us"`) + " && exit 1; " + with(`"inference_geo":"eu"`) + " && exit 1; " +
+		with(`"inference_geo":"global","service_tier":"standard_only"`))
+	job.Agent.AllowServiceTiers, job.Agent.AllowContainerIDs, job.Agent.AllowInferenceGeos = []string{"standard_only", "flex"}, []string{"none"}, []string{"global", "eu"}
 	rec, events := f.run(job)
 	if rec.Outcome != jobs.Success || len(model.Requests()) != 1 {
 		t.Errorf("%s (%s) after %d calls", rec.Outcome, rec.Message, len(model.Requests()))
 	}
 	told := dataOf[event.JailViolation](t, events, jobs.JailViolation)
-	if len(told) != 2 || told[0].Field != "service_tier" || told[1].Field != "container_id" || !strings.Contains(told[0].Reason, "that the job allows") {
+	if len(told) != 4 || told[0].Field != "service_tier" || told[1].Field != "container_id" || !strings.Contains(told[0].Reason, "that the job allows") ||
+		told[2].Field != "inference_geo" || !strings.Contains(told[2].Reason, `"us" is not among those that the job allows`) ||
+		told[3].Field != "inference_geo" || !strings.Contains(told[3].Reason, `"eu" is not among those of the policy`) {
 		t.Errorf("told %+v", told)
 	}
 }

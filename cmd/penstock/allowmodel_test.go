@@ -35,7 +35,7 @@ func TestModelsThatAJobAllows(t *testing.T) {
 	if told, code := try("claude *"); code != 2 || !strings.Contains(told, `agent.allow_models[0]: "claude *" is no name as on the wire`) {
 		t.Errorf("ended with %d: %s", code, told)
 	}
-	nothing := []string{"--allow-service-tier", "none", "--allow-file-id", "none", "--allow-container-id", "none"}
+	nothing := []string{"--allow-service-tier", "none", "--allow-inference-geo", "none", "--allow-file-id", "none", "--allow-container-id", "none"}
 	if told, code := try("claude-sonnet-*", append(nothing, "--allow-beta", "*-20*")...); code != 2 || !strings.Contains(told, "agent.allow_betas[0]") {
 		t.Errorf("ended with %d: %s", code, told)
 	}

@@ -61,7 +61,7 @@ type JailViolation struct {
 	// Setting is "limits.memory: 2GiB" of a policy, "memory" of a limit, and
 	// "POST /v1/files" of a model API, and the name of an MCP server.
 	Setting string `json:"setting,omitempty" jsonschema:"The setting that a policy did not permit, the limit, the request to a model API, or the MCP server."`
-	Field   string `json:"field,omitempty" jsonschema:"What of a request to a model API was not permitted: model, service_tier, beta, file_id or container_id."`
+	Field   string `json:"field,omitempty" jsonschema:"What of a request to a model API was not permitted: model, service_tier, inference_geo, beta, file_id or container_id."`
 	Reason  string `json:"reason" jsonschema:"Why; of a network: not-listed, address, other-name, not-tls, malformed or budget."`
 }
 

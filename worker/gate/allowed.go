@@ -14,6 +14,7 @@ import (
 type Allowed struct {
 	Models []string
 	Tiers  []string // service tiers and speeds
+	Geos   []string // places where the model is to run
 	Betas  []string // beta features, in a header or in the body
 	// Files and Containers are what the provider keeps. A container that is made for the call
 	// is called "auto".
@@ -56,6 +57,7 @@ func (a Allowed) permit(asks inspection.Inquiry, owner string) error {
 		{a.Betas, asks.Betas, "beta", "beta"},
 		{a.Models, asks.Models(), "model", "model"},
 		{a.Tiers, asks.Tiers, "service_tier", "service tier or speed"},
+		{a.Geos, asks.Geos, "inference_geo", "place of inference"},
 		{a.Files, asks.Files, "file_id", "file"},
 		{a.Containers, asks.Containers, "container_id", "container"},
 	} {

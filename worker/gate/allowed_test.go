@@ -11,8 +11,8 @@ import (
 // asks for it, and what they allow is.
 func TestWhatCallsMayAskFor(t *testing.T) {
 	t.Parallel()
-	few := Allowed{Tiers: []string{"standard_only", "flex"}, Betas: []string{"thinking-*"}, Files: []string{"file-1", "https://files/*"}, Containers: []string{"box-1"}}
-	none := Allowed{Tiers: []string{"none"}, Betas: []string{"none"}, Files: []string{"none"}, Containers: []string{"none"}}
+	few := Allowed{Tiers: []string{"standard_only", "flex"}, Geos: []string{"global", "e*"}, Betas: []string{"thinking-*"}, Files: []string{"file-1", "https://files/*"}, Containers: []string{"box-1"}}
+	none := Allowed{Tiers: []string{"none"}, Geos: []string{"none"}, Betas: []string{"none"}, Files: []string{"none"}, Containers: []string{"none"}}
 	const google, responses, completions = "/v1beta/models/m:generateContent", "/v1/responses", "/v1/chat/completions"
 	for _, c := range []struct {
 		path, ask string // members of the body, or "NAME: value" headers
@@ -32,6 +32,15 @@ func TestWhatCallsMayAskFor(t *testing.T) {
 		{path: "/v1/messages", ask: `"service_tier":["flex","auto"]`, field: "service_tier"},
 		{path: "/v1/messages", ask: `"service_tier":{"flex":"flex"}`, field: "service_tier"},
 		{path: "/v1/messages", ask: `"speed":"fast"`, field: "service_tier"},
+		{path: "/v1/messages", ask: `"inference_geo":"global"`},
+		{path: "/v1/messages", ask: `"inference_geo":"eu"`},
+		{path: "/v1/messages", ask: `"inference_geo":null`, harmless: true},
+		{path: "/v1/messages", ask: `"inference_geo":"us"`, field: "inference_geo"},
+		{path: "/v1/messages", ask: `"Inference\u005fGeo":"us"`, field: "inference_geo"},
+		{path: "/v1/messages", ask: `"inference_geo":["global","us"]`, field: "inference_geo"},
+		{path: "/v1/messages", ask: `"inference_geo":{"us":1}`, field: "inference_geo"},
+		{path: "/v1/messages/count_tokens", ask: `"inference_geo":"us"`, field: "inference_geo"},
+		{path: "/v1/messages", ask: `"metadata":{"inference_geo":"us"}`, harmless: true},
 		{path: "/v1/messages", ask: `"tools":[{"name":"t","input_schema":{"properties":{"service_tier":{},"file_id":{},"container":{}}}}]`, harmless: true},
 		{path: "/v1/messages", ask: `"messages":[{"role":"user","content":[{"type":"text","text":"\"service_tier\":\"auto\""}]}]`, harmless: true},
 		{path: "/v1/messages", ask: `"metadata":{"service_tier":"auto","file_id":"f"}`, harmless: true},

@@ -68,7 +68,7 @@ type Call struct {
 // A Violation is a request that is not allowed.
 type Violation struct {
 	What   string // "path", "host", "body: …"
-	Field  string // of [Allowed], if it is that: "model", "service_tier", "beta", "file_id" or "container_id"
+	Field  string // of [Allowed], if it is that: "model", "service_tier", "inference_geo", "beta", "file_id" or "container_id"
 	Method string
 	Path   string // without the query, of printable characters; longer than any reader keeps, so that a secret in it is seen whole
 }

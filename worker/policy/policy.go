@@ -40,6 +40,9 @@ type Policy struct {
 	// ServiceTiers are the tiers and speeds that calls of models may ask for, as flex,
 	// priority and fast; a call that asks for none is permitted. Empty is all.
 	ServiceTiers []string `yaml:"service_tiers,omitempty" json:"service_tiers,omitempty"`
+	// InferenceGeos are the places where calls of models may ask that the model runs, by the names
+	// of inference_geo, as global and us; a call that asks for none is permitted. Empty is all.
+	InferenceGeos []string `yaml:"inference_geos,omitempty" json:"inference_geos,omitempty"`
 	// Betas are the beta features that calls of models may ask for, by the names that they have in
 	// the headers anthropic-beta and openai-beta; one that ends with * stands for all that begin
 	// so. Empty is all.
@@ -73,6 +76,7 @@ func (p Policy) validate() error {
 		p.checkHosts(),
 		p.checkNames("models", p.Models),
 		p.checkNames("service_tiers", p.ServiceTiers),
+		p.checkNames("inference_geos", p.InferenceGeos),
 		p.checkNames("betas", p.Betas),
 		p.checkNames("file_ids", p.FileIDs),
 		p.checkNames("container_ids", p.ContainerIDs),

@@ -57,6 +57,7 @@ func TestMistakesAreNamed(t *testing.T) {
 		"read: [relative]":                 `read[0]: "relative" is none of`,
 		"preset: lax":                      `preset: "lax" is not one of strict, browser, debug, offline`,
 		"models: [claude-*-4]":             `models: "claude-*-4" is no name as on the wire`,
+		"inference_geos: [a b]":            `inference_geos: "a b" is no name`,
 		"service_tiers: ['']":              `service_tiers: "" is no name`,
 		"betas: ['']":                      `betas: "" is no name`,
 		"file_ids: ['*']":                  `file_ids: "*" is no name`,

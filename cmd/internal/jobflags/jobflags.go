@@ -50,6 +50,7 @@ func (f *Flags) Add(flags *pflag.FlagSet) {
 	flags.StringVar(&j.Agent.Model, "model", "", "model for the agent")
 	flags.StringArrayVar(&j.Agent.AllowModels, "allow-model", nil, "model that the agent may call, by its name on the wire; NAME* is all that begin so (repeatable; default: what the policy permits)")
 	flags.StringArrayVar(&j.Agent.AllowServiceTiers, "allow-service-tier", nil, "service tier or speed that calls of models may ask for; none permits none (repeatable; default: what the policy permits)")
+	flags.StringArrayVar(&j.Agent.AllowInferenceGeos, "allow-inference-geo", nil, "place where calls of models may ask that the model runs, as global or us; none permits none (repeatable; default: what the policy permits)")
 	flags.StringArrayVar(&j.Agent.AllowBetas, "allow-beta", nil, "beta feature that calls of models may ask for; NAME* is all that begin so, none permits none (repeatable; default: what the policy permits)")
 	flags.StringArrayVar(&j.Agent.AllowFileIDs, "allow-file-id", nil, "file kept by the provider that calls of models may use; none permits none (repeatable; default: what the policy permits)")
 	flags.StringArrayVar(&j.Agent.AllowContainerIDs, "allow-container-id", nil, "container of the provider that calls of models may use; auto is a new one, none permits none (repeatable; default: what the policy permits)")

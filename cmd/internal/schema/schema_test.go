@@ -50,7 +50,7 @@ const full = `{"key":"gh-acme-web-17","batch":"b1","item":"17","session":"0199a0
  "repo":{"url":"/src/app","ref":"main","commit":"0123456789012345678901234567890123456789"},
  "isolation":"container","image":"golang:1.26",
  "sandbox":{"backend":"auto","preset":"strict","network":"allowlist","allow_hosts":["registry.example"],"limits":{"memory":"2GiB","cpus":2.5,"pids":512,"disk":10737418240},"allow_weaker":["x"]},
- "agent":{"name":"claude","model":"m","allow_models":["claude-*","o3:1"],"allow_service_tiers":["none"],"allow_betas":["responses=experimental"],"allow_file_ids":["f*"],"allow_container_ids":["auto"],"max_turns":50,"args":["-v"],"interactive":false,"terminals":true,"instructions":"Be brief.","skills":{"tide":{"files":{"SKILL.md":"---\nname: tide\ndescription: Tides.\n---\n"}}},"mcp_servers":{"tiny":{"command":"sh","args":["s"],"env":{"A":"b"}}}},
+ "agent":{"name":"claude","model":"m","allow_models":["claude-*","o3:1"],"allow_service_tiers":["none"],"allow_inference_geos":["us"],"allow_betas":["responses=experimental"],"allow_file_ids":["f*"],"allow_container_ids":["auto"],"max_turns":50,"args":["-v"],"interactive":false,"terminals":true,"instructions":"Be brief.","skills":{"tide":{"files":{"SKILL.md":"---\nname: tide\ndescription: Tides.\n---\n"}}},"mcp_servers":{"tiny":{"command":"sh","args":["s"],"env":{"A":"b"}}}},
  "env":{"CI":"1"},"secrets":["NPM_TOKEN"],"setup":["npm ci"],"check":["npm test"],"check_rounds":2,"check_reports":["reports/*.xml"],
  "timeout":"30m","idle_timeout":"1h30m0.5s","budget":{"usd":2.5,"tokens":2000000,"on_spent":"park"},"retry":{"max_attempts":3},
  "deliver":{"mode":"pr","branch":"b","base":"main","labels":["agent"],"reviewers":["ann"],"draft":true,"draft_text":true},"artifacts":["out/*.xml"],

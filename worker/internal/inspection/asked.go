@@ -27,6 +27,7 @@ const (
 	plainKind kind = iota
 	modelKind
 	tierKind
+	geoKind
 	betaKind
 	fileKind
 	containerKind
@@ -43,8 +44,8 @@ var (
 		"extrabody": hiddenKind, "extraheaders": hiddenKind, "provideroptions": hiddenKind, "models": hiddenKind, "fallbacks": hiddenKind,
 	}
 	anywhere = map[string]kind{
-		"servicetier": tierKind,
-		"fileid":      fileKind, "fileids": fileKind, "fileuri": fileKind, "vectorstoreids": fileKind,
+		"servicetier": tierKind, "inferencegeo": geoKind,
+		"fileid": fileKind, "fileids": fileKind, "fileuri": fileKind, "vectorstoreids": fileKind,
 		"container": containerKind, "containerid": containerKind,
 	}
 )
@@ -89,6 +90,8 @@ func (in *inspector) asked() *[]string {
 	switch in.kind {
 	case tierKind:
 		return &in.found.Tiers
+	case geoKind:
+		return &in.found.Geos
 	case betaKind:
 		return &in.found.Betas
 	case fileKind:

@@ -42,10 +42,10 @@ type Inquiry struct {
 	Tier     string // of the service: the dearest
 	Regional bool   // the answer must come from one region
 	Text     int64  // bytes of strings, but for files
-	// Tiers are all tiers and speeds that it names, Betas the beta features, and Files and
-	// Containers what the provider keeps. A value that is no string stands in them as a name
-	// that there is not.
-	Tiers, Betas, Files, Containers []string
+	// Tiers are all tiers and speeds that it names, Geos the places where the model is to run,
+	// Betas the beta features, and Files and Containers what the provider keeps. A value that is
+	// no string stands in them as a name that there is not.
+	Tiers, Geos, Betas, Files, Containers []string
 	// Hidden is a field of gateways that may have any of these.
 	Hidden string
 }
