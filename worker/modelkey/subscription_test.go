@@ -240,6 +240,7 @@ func TestALoginThatCannotBeRenewed(t *testing.T) {
 		"the server fails, the token lasts":     {status: 503, lasts: 2 * time.Minute, works: true, asks: 1},
 		"the server fails, the token has ended": {status: 503, lasts: -time.Minute, asks: 1},
 		"a redirect":                            {status: 307, lasts: -time.Minute, asks: 1},
+		"no lock can be made, the token lasts":  {lasts: 2 * time.Minute, breaks: func(file string) error { return os.Mkdir(file+".lock", 0o700) }, works: true},
 		"no file can be made":                   {lasts: -time.Minute, breaks: func(file string) error { return os.Mkdir(file+".new", 0o700) }},
 		"the file is not one any more":          {lasts: -time.Minute, breaks: func(file string) error { return os.WriteFile(file, []byte("{}"), 0o600) }},
 	} {

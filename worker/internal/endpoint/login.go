@@ -149,9 +149,21 @@ func (l *login) use(t tokens) {
 	l.old, l.now, l.bad = l.now.Access, t, false
 }
 
-// renew has the tokens renewed, unless another worker has done that. Where the server of tokens fails, the
-// present ones are used while they last.
+// renew has the tokens renewed, unless another worker has done that. Where that fails, the present ones are used
+// while they last.
 func (l *login) renew(client *http.Client, server string) error {
+	err := l.next(client, server)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err == nil || errors.Is(err, errNotKept) || l.bad || !l.now.lasts(0) {
+		return err
+	}
+	l.later = time.Now().Add(askAgain)
+	return nil
+}
+
+// next takes the tokens that another worker or program has left, or has new ones made.
+func (l *login) next(client *http.Client, server string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), lockWithin)
 	defer cancel()
 	lock, err := disk.WaitLock(ctx, l.path+".lock", syscall.LOCK_EX)
@@ -175,13 +187,6 @@ func (l *login) renew(client *http.Client, server string) error {
 			l.use(again)
 			return nil
 		}
-		return err
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if err != nil && !errors.Is(err, errNotKept) && !l.bad && l.now.lasts(0) {
-		l.later = time.Now().Add(askAgain)
-		return nil
 	}
 	return err
 }
