@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -58,5 +59,12 @@ func TestJobsThatChangeTheSameFile(t *testing.T) {
 	f.run("job", "purge", two)
 	if got := overlaps(one); len(got) != 1 || got[0] != early {
 		t.Errorf("after the purge of %s it overlaps with %v", two, got)
+	}
+	failed := f.submit("echo failed >> dir0/file0.txt; " + untilGoOn + "; exit 1")
+	f.eventually(60*time.Second, "a job is told of one that will fail", func() bool { return slices.Contains(overlaps(one), failed) })
+	f.goOn(failed)
+	f.try("wait", failed)
+	if got := overlaps(one); len(got) != 1 || got[0] != early {
+		t.Errorf("after %s failed it overlaps with %v", failed, got)
 	}
 }

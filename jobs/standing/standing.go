@@ -4,6 +4,7 @@ package standing
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -24,6 +25,9 @@ import (
 	"github.com/penstock-run/penstock/jobs/schedule"
 	"github.com/penstock-run/penstock/jobs/why"
 )
+
+// readsAtOnce is how many records are read at the same time.
+const readsAtOnce = 16
 
 // Standings are those of the jobs of a pool. The methods may be called from any goroutine.
 type Standings struct {
@@ -75,7 +79,7 @@ func (s Standings) facts(ctx context.Context, e record.Entry, open Unfinished) (
 	// All at once, since each is a round trip or more.
 	g, asking := errgroup.WithContext(ctx)
 	if e.Attempt > 0 && e.Repo != "" {
-		g.Go(func() (err error) { f.Overlaps, err = overlap.Of(s.Workers).Found(asking, e.ID); return err })
+		g.Go(func() (err error) { f.Overlaps, err = s.overlaps(asking, e.ID); return err })
 	}
 	if e.State == jobs.Finished {
 		err := g.Wait()
@@ -102,6 +106,38 @@ func (s Standings) facts(ctx context.Context, e record.Entry, open Unfinished) (
 		return f, s.ahead(ctx, e, &f)
 	}
 	return f, nil
+}
+
+// overlaps returns the jobs that a job overlaps with, but for those that ended without success: nothing
+// of these is merged, unless they are run again.
+func (s Standings) overlaps(ctx context.Context, id string) ([]jobs.Overlap, error) {
+	found, err := overlap.Of(s.Workers).Found(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	merged := make([]bool, len(found))
+	g, reading := errgroup.WithContext(ctx)
+	g.SetLimit(readsAtOnce)
+	for i, o := range found {
+		g.Go(func() error {
+			other, err := s.Records.Read(reading, o.Job)
+			if errors.Is(err, jobs.ErrNotFound) || errors.Is(err, jobs.ErrPurged) {
+				return nil
+			}
+			merged[i] = other.State != jobs.Finished || other.Outcome == jobs.Success
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	var all []jobs.Overlap
+	for i, o := range found {
+		if merged[i] {
+			all = append(all, o)
+		}
+	}
+	return all, nil
 }
 
 func (s Standings) paused(ctx context.Context, kind jobs.HoldKind, name string) (*why.Pause, error) {
