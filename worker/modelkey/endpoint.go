@@ -107,10 +107,10 @@ func (k Key) open(key string, variables map[string]string) (gate.Credential, err
 	}
 	cfg := endpoint.Config{
 		API: k.API, Via: k.Via, URL: k.URL, Secret: secret, Header: k.Header, Headers: headers, Models: k.Models, Region: k.Region, Project: k.Project, Version: k.Version,
-		File: k.SecretFile, TokenURL: k.Tokens, Client: tokenClient(c.TLS),
+		TokenURL: k.Tokens, Client: tokenClient(c.TLS),
 	}
-	if !k.logsIn() {
-		cfg.File = ""
+	if k.logsIn() {
+		cfg.File = k.SecretFile
 	}
 	if cfg.Via == "" {
 		cfg = gate.Native(cfg)

@@ -90,26 +90,20 @@ func readTokens(path string) (tokens, error) {
 	return t, nil
 }
 
-// left is how long the token for calls can be used; known is false where it does not tell.
-func (t tokens) left() (left time.Duration, known bool) {
+// lasts reports whether the token for calls can be used for longer than that, or does not tell.
+func (t tokens) lasts(longer time.Duration) bool {
 	parts := strings.Split(t.Access, ".")
 	if len(parts) != 3 {
-		return 0, false
+		return true
 	}
 	claims, err := base64.RawURLEncoding.DecodeString(parts[1])
 	var says struct {
 		Exp float64 `json:"exp"` // RFC 7519, section 4.1.4
 	}
 	if err != nil || json.Unmarshal(claims, &says) != nil || says.Exp <= 0 {
-		return 0, false
+		return true
 	}
-	return time.Until(time.Unix(int64(says.Exp), 0)), true
-}
-
-// lasts reports whether the token for calls can be used for longer than that.
-func (t tokens) lasts(longer time.Duration) bool {
-	left, known := t.left()
-	return !known || left > longer
+	return time.Until(time.Unix(int64(says.Exp), 0)) > longer
 }
 
 // credential is what a call is made with.
@@ -129,10 +123,8 @@ func (l *login) secrets() []string {
 func (l *login) due() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.bad && l.now.lasts(0) && time.Now().Before(l.later) {
-		return false
-	}
-	return l.bad || !l.now.lasts(renewBefore)
+	rests := l.now.lasts(0) && time.Now().Before(l.later)
+	return l.bad || !rests && !l.now.lasts(renewBefore)
 }
 
 // doubt notes that a token was refused, and reports whether the next call will have another one.

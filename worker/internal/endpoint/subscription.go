@@ -2,7 +2,6 @@ package endpoint
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -47,7 +46,7 @@ func (c claude) authorize(r *http.Request, body []byte) error {
 // chatGPT is the API that Codex uses with a subscription of ChatGPT: the responses of OpenAI's, at another
 // host, with tokens of a login. They are renewed in the file that has them.
 type chatGPT struct {
-	Config
+	native
 	login   *login
 	renewal singleflight.Group // one for all calls that need it
 }
@@ -61,7 +60,7 @@ func newChatGPT(cfg Config) (kind, error) {
 	if _, err := Base(cfg.TokenURL); err != nil {
 		return nil, fmt.Errorf("token_url: %w", err)
 	}
-	return &chatGPT{Config: cfg, login: l}, nil
+	return &chatGPT{native: native{cfg}, login: l}, nil
 }
 
 func (c *chatGPT) target(t *target) error {
@@ -70,10 +69,7 @@ func (c *chatGPT) target(t *target) error {
 		return ErrUnknown
 	}
 	t.path = rest
-	if t.model == t.Model {
-		return nil
-	}
-	return t.change(func(body map[string]json.RawMessage) { body["model"] = encoded(t.model) })
+	return c.native.target(t)
 }
 
 // authorize waits for tokens that are valid. A call that ends meanwhile does not end the renewal: the token
@@ -95,7 +91,5 @@ func (c *chatGPT) authorize(r *http.Request, _ []byte) error {
 	r.Header.Set("Chatgpt-Account-Id", account)
 	return nil
 }
-
-func (c *chatGPT) answer(*http.Response) {}
 
 func (c *chatGPT) secrets() []string { return c.login.secrets() }
