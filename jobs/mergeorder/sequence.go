@@ -30,10 +30,13 @@ type Turn struct {
 func (t Turn) Others() string { return strings.Join(t.With, ", ") }
 
 // Stops names the first files at which the merge stops, and counts the others.
-func (t Turn) Stops() string {
-	text := strings.Join(t.Conflicts, ", ")
-	if t.MoreConflicts > 0 {
-		text += fmt.Sprintf(" and %d more", t.MoreConflicts)
+func (t Turn) Stops() string { return WithMore(t.Conflicts, t.MoreConflicts) }
+
+// WithMore lists names for people, and counts those that are not among them.
+func WithMore(names []string, more int) string {
+	text := strings.Join(names, ", ")
+	if more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
 	}
 	return text
 }

@@ -1,9 +1,7 @@
 package trialmerge
 
 import (
-	"fmt"
 	"io"
-	"strings"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/jobs/mergeorder"
@@ -23,16 +21,8 @@ var turnView = cli.View[mergeorder.Turn]{
 var pairView = cli.View[Pair]{
 	Header: []string{"ITEM", "ITEM", "STATE", "FILES", "CONFLICTS", "WHY"},
 	Row: func(p Pair) []string {
-		return []string{p.A, p.B, string(p.State), withMore(p.Files, p.MoreFiles), withMore(p.Conflicts, p.MoreConflicts), p.Why}
+		return []string{p.A, p.B, string(p.State), mergeorder.WithMore(p.Files, p.MoreFiles), mergeorder.WithMore(p.Conflicts, p.MoreConflicts), p.Why}
 	},
-}
-
-func withMore(names []string, more int) string {
-	text := strings.Join(names, ", ")
-	if more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return text
 }
 
 // Print prints what was found: for people the order and then the pairs.
