@@ -79,11 +79,11 @@ func (g *gitHub) Comment(ctx context.Context, c Comment) error {
 // comment looks for a comment, page by page where the query says how long a page is, and writes
 // it if it is not there.
 func (r rest) comment(ctx context.Context, path string, query url.Values, c Comment) error {
+	paged := query.Has("per_page")
 	for page := range commentPages {
 		var list []struct {
 			Body string `json:"body"`
 		}
-		paged := query.Has("per_page")
 		if paged {
 			query.Set("page", strconv.Itoa(page+1))
 		}

@@ -5,6 +5,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"maps"
 	"path/filepath"
 	"reflect"
 	"regexp"
@@ -195,9 +196,7 @@ func (c *goClient) fields(of, tag string) map[string]any {
 	}
 	for _, f := range whole.Fields.List {
 		if len(f.Names) == 0 {
-			for name, schema := range c.fields(nameOf(f.Type), tag) {
-				all[name] = schema
-			}
+			maps.Copy(all, c.fields(nameOf(f.Type), tag))
 		}
 		if f.Tag != nil {
 			name, _, _ := strings.Cut(reflect.StructTag(text(f.Tag)).Get(tag), ",")
