@@ -420,12 +420,13 @@ func TestJobsOfTheSameFiles(t *testing.T) {
 	job.Repo.URL = "https://example.org/r.git"
 	rec := jobstest.Submit(t, p.queue, job)
 	jobstest.Claim(t, p.queue, "w")
-	found := jobs.Overlap{Job: "other", Files: []string{"a\u202e<b>.go"}, Lines: []string{"a\u202e<b>.go"}}
+	other := jobstest.Submit(t, p.queue, jobstest.Job()).ID
+	found := jobs.Overlap{Job: other, Files: []string{"a\u202e<b>.go"}, Lines: []string{"a\u202e<b>.go"}}
 	if err := overlap.Of(p.queue.Workers()).Note(t.Context(), rec.ID, found); err != nil {
 		t.Fatal(err)
 	}
 	page := p.page(jobs.RoleViewer, "/ui/jobs/"+rec.ID)
-	if !strings.Contains(page, `<a href="/ui/jobs/other">Beside it</a>: <span class="dim">job other changes the same files: a`) || strings.Contains(page, "<b>.go") || strings.Contains(page, "\u202e") {
+	if !strings.Contains(page, `<a href="/ui/jobs/`+other+`">Beside it</a>: <span class="dim">job `+other+` changes the same files: a`) || strings.Contains(page, "<b>.go") || strings.Contains(page, "\u202e") {
 		t.Errorf("the page says %s", page)
 	}
 }
