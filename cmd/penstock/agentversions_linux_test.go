@@ -3,6 +3,7 @@ package main
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"crypto/sha512"
 	"encoding/base64"
@@ -13,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -287,6 +289,19 @@ func (f *fixture) onlyVersions(versions ...string) {
 	}
 }
 
+// A version has one digest on all hosts, whichever registry it comes from and whatever the user's
+// npm is told.
+func TestAVersionHasOneDigest(t *testing.T) {
+	t.Parallel()
+	f, _ := versionsFixture(t, "1.0.0")
+	one := f.install("robot@1.0.0")
+	other, _ := versionsFixture(t, "1.0.0")
+	other.env = append(other.env, "npm_config_omit_lockfile_registry_resolved=true", "npm_config_package_lock=true")
+	if two := other.install("robot@1.0.0"); two.Digest != one.Digest || two.Files != one.Files {
+		t.Errorf("installed from two registries are %+v and %+v", one, two)
+	}
+}
+
 // A job waits for its version, and no attempt of it is lost meanwhile. It begins when the version
 // is there, without a restart of the worker.
 func TestAJobWaitsForTheVersionOfItsAgent(t *testing.T) {
@@ -512,38 +527,66 @@ func TestDriftOfAnAgent(t *testing.T) {
 	}
 }
 
-// Two versions of the real Codex CLI, from its registry, run a job each.
-func TestTwoVersionsOfCodex(t *testing.T) {
+// realVersions are two versions of each real agent in its registry.
+var realVersions = map[string][]string{
+	"claude":   {"2.1.331", "2.1.332"},
+	"codex":    {"0.168.0", "0.169.0"},
+	"gemini":   {"0.60.0", "0.61.0"},
+	"opencode": {"1.18.32", "1.18.33"},
+}
+
+// Two versions of a real agent, from its registry, run a job each: by PENSTOCK_TEST_AGENT_VERSIONS
+// of the agents that it names, else of the one with which this is the fastest.
+func TestTwoVersionsOfRealAgents(t *testing.T) {
 	t.Parallel()
 	needNPM(t)
 	if out, err := exec.Command("npm", "view", "@openai/codex@0.168.0", "version").CombinedOutput(); err != nil {
 		skip(t, "npm", "the registry of npm cannot be reached: %v: %s", err, out)
 	}
-	agent := realAgents[1]
-	f, _ := agent.pool(t, func(func(string) agenttest.Step) []agenttest.Step {
+	wanted := cmp.Or(os.Getenv("PENSTOCK_TEST_AGENT_VERSIONS"), "codex")
+	for _, agent := range realAgents {
+		if !slices.Contains(strings.Split(wanted, ","), agent.name) {
+			continue
+		}
+		t.Run(agent.name, func(t *testing.T) {
+			t.Parallel()
+			agent.versions(t, realVersions[agent.name])
+		})
+	}
+}
+
+// versions installs versions of an agent, and runs a job with each.
+func (a realAgent) versions(t *testing.T, versions []string) {
+	f, _ := a.pool(t, func(func(string) agenttest.Step) []agenttest.Step {
 		return []agenttest.Step{
-			agent.shell(`codex --version >version.txt; at=$(readlink -f "$(command -v codex)"); (echo evil >>"$at") 2>/dev/null && echo wrote >version.txt; cat version.txt`),
+			// Gemini CLI runs no command with another one in $(…).
+			a.shell(a.name + " --version >version.txt; command -v " + a.name + " | xargs readlink -f | (read at; echo evil >>$at && echo wrote >version.txt); cat version.txt"),
 			agenttest.Say("done"),
 		}
 	})
 	cache, err := exec.Command("npm", "config", "get", "cache").Output()
 	f.must(err)
 	f.env = append(f.env, "npm_config_cache="+strings.TrimSpace(string(cache))) // of the user, since these are large
-	var began []talk
-	for _, version := range []string{"0.168.0", "0.169.0"} {
-		f.install("codex@" + version)
+	for _, version := range versions {
+		began := time.Now()
+		v := f.install(a.name + "@" + version)
+		t.Logf("%s@%s: %d files, %d MiB, installed in %.1f s", a.name, version, v.Files, v.Bytes>>20, time.Since(began).Seconds())
 	}
 	f.serve("--slots", "2")
-	for _, v := range f.versions() {
-		k := agent.begin(f, "--agent-version", v.Version)
-		began = append(began, k)
+	var began []talk
+	all := f.versions()
+	for _, v := range all {
+		began = append(began, a.begin(f, "--agent-version", v.Version))
+	}
+	for i, k := range began {
 		f.run("wait", "--timeout", patience(90), k.id)
-		if diff := f.run("job", "diff", k.id); !strings.Contains(diff, "+codex-cli "+v.Version) {
-			t.Errorf("version %s ran as\n%s", v.Version, diff)
+		if diff := f.run("job", "diff", k.id); !strings.Contains(diff, all[i].Version) || strings.Contains(diff, "+wrote") {
+			t.Errorf("version %s ran as\n%s", all[i].Version, diff)
 		}
-		f.wasRun(k.id, v)
+		f.wasRun(k.id, all[i])
 	}
 	if len(began) != 2 {
 		t.Errorf("%d versions are installed, want 2", len(began))
 	}
+	f.run("agent", "versions", "--verify")
 }

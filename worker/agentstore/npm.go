@@ -38,7 +38,7 @@ func (e *NPMError) Unreachable() bool {
 // and how. Which registry, which proxy and which credentials is up to those settings.
 var npmArguments = []string{
 	"install", "--ignore-scripts", "--global=false", "--workspaces=false", "--dry-run=false", "--include=optional", "--omit=dev",
-	"--install-strategy=hoisted", "--bin-links=true", "--save=true", "--save-exact", "--package-lock=true",
+	"--install-strategy=hoisted", "--bin-links=true", "--save=true", "--save-exact", "--package-lock=false",
 	"--audit=false", "--fund=false", "--update-notifier=false", "--json", "--loglevel=error",
 }
 
@@ -66,6 +66,11 @@ func (r Request) fetch(ctx context.Context, tree string, lock *os.File) error {
 	err := cmd.Run()
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
+	}
+	if err == nil {
+		// It names the registry, or does not, as the user's settings say. Without it, the
+		// files of a version have one digest on all hosts.
+		err = os.RemoveAll(filepath.Join(tree, modulesName, ".package-lock.json"))
 	}
 	if _, exited := errors.AsType[*exec.ExitError](err); !exited {
 		return err

@@ -90,7 +90,9 @@ func execArguments(l agent.Launch) []string {
 	return append(args, settings(l)...)
 }
 
-// settings are common to both ways.
+// settings are common to both ways. They leave it to the program that it does not trust the workspace:
+// told so, versions before 0.169.0 would not start the servers that its settings name, but no version
+// would read its AGENTS.md.
 func settings(l agent.Launch) []string {
 	args := []string{
 		// No contact with anything but the model.
