@@ -506,6 +506,12 @@ func TestDriftOfAnAgent(t *testing.T) {
 			t.Errorf("the table lacks %q:\n%s", line, out)
 		}
 	}
+	for known, want := range map[string]int{"2.0.0:workspace,10.0.0:workspace": 0, "2.0.0:workspace": 1, "10.0.0:workspace,2.0.0:prompt": 1} {
+		out, code, told := f.try("agent", "drift", "robot", "2.0.0", "10.0.0", "--only", "workspace", "--known", known)
+		if code != want || !strings.Contains(out, "| **failed**: it left version.txt | **failed**: it left version.txt |") {
+			t.Errorf("known to fail are %s: exit code %d, want %d: %s%s", known, code, want, out, told)
+		}
+	}
 	f.onlyVersions("10.0.0", "2.0.0")
 	r.publishAs("11.0.0", "#!/bin/sh\necho tidy VERSION\n")
 	out = f.run("agent", "drift", "robot", "--newest", "1", "--only", "prompt,isolation", "--kept", kept)
@@ -518,8 +524,10 @@ func TestDriftOfAnAgent(t *testing.T) {
 		t.Errorf("the reports are %+v", reports)
 	}
 	for what, args := range map[string][]string{
-		"is no check":   {"robot", "--only", "nonsense"},
-		"has no result": {"claude", "--kept", kept},
+		"is no check":               {"robot", "--only", "nonsense"},
+		"has no result":             {"claude", "--kept", kept},
+		`"1.0.0:x" is no version`:   {"robot", "--known", "1.0.0:x"},
+		`"workspace" is no version`: {"robot", "--known", "workspace"},
 	} {
 		if _, code, told := f.try(append([]string{"agent", "drift"}, args...)...); code != 2 || !strings.Contains(told, what) {
 			t.Errorf("agent drift %q: exit code %d: %s", args, code, told)

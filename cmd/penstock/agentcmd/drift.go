@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/agent/contract"
 	"github.com/penstock-run/penstock/worker/agent/drift"
@@ -22,7 +23,7 @@ import (
 type driftFlags struct {
 	newest      int
 	kept, write string
-	only        []string
+	only, known []string
 	limit       time.Duration
 }
 
@@ -36,15 +37,20 @@ to the next: results of checks, kinds of messages, options of --help, and the to
 prompt. Messages that no adapter knows are named; they are kept as they are.
 
 --kept FILE has the result of an earlier run, which is the first column, and --write FILE keeps that
-of the newest version. If a check failed with any of the versions, the exit code is 1.`,
+of the newest version. If a check failed with any of the versions, the exit code is 1. A failure that
+is known, by --known VERSION:CHECK, is in the table and does not count for that.`,
 		Example: `  penstock agent drift codex
   penstock agent drift codex 0.169.0 0.170.0
-  penstock agent drift claude --newest 1 --kept claude.json --write claude.json`,
+  penstock agent drift claude --newest 1 --kept claude.json --write claude.json
+  penstock agent drift codex 0.168.0 --known 0.168.0:repository`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if f.newest < 1 || f.newest > 10 || f.limit <= 0 {
 				return cli.Usage("", "--newest: is a number from 1 to 10; --timeout: must be more than 0")
 			}
 			if err := known(f.only); err != nil {
+				return err
+			}
+			if err := knownFailures(f.known); err != nil {
 				return err
 			}
 			return findDrift(cmd.Context(), shell, args[0], args[1:], f)
@@ -55,8 +61,20 @@ of the newest version. If a check failed with any of the versions, the exit code
 	flags.StringVar(&f.kept, "kept", "", "file with the result of an earlier run")
 	flags.StringVar(&f.write, "write", "", "file for the result of the newest version")
 	addOnly(flags, &f.only)
+	flags.StringSliceVar(&f.known, "known", nil, "checks that are known to fail with a version, as VERSION:CHECK (comma-separated or repeated)")
 	flags.DurationVar(&f.limit, "timeout", 2*time.Minute, "how long one run of the agent may take")
 	return cmd
+}
+
+// knownFailures is an error unless each is a version and a check.
+func knownFailures(known []string) error {
+	for _, failure := range known {
+		version, check, _ := strings.Cut(failure, ":")
+		if jobs.CheckAgentVersion(version) != nil || !slices.Contains(contract.Names(), check) {
+			return cli.Usage("it is VERSION:CHECK, and docs/reference/agents.md lists the checks", "--known: %q is no version with a check", failure)
+		}
+	}
+	return nil
 }
 
 func findDrift(ctx context.Context, shell cli.Shell, name string, versions []string, f driftFlags) error {
@@ -92,16 +110,23 @@ func findDrift(ctx context.Context, shell cli.Shell, name string, versions []str
 			return err
 		}
 	}
-	var broken []string
-	for _, c := range columns[len(columns)-len(versions):] {
-		for _, check := range c.Report.Failed() {
-			broken = append(broken, c.Name+": "+check)
-		}
-	}
-	if len(broken) > 0 {
+	if broken := failures(columns[len(columns)-len(versions):], f.known); len(broken) > 0 {
 		return cli.Fail(cli.ExitUnexpected, "", "agent %s failed: %s", name, strings.Join(broken, ", "))
 	}
 	return nil
+}
+
+// failures are the checks that failed, but for the known ones.
+func failures(columns []drift.Column, known []string) []string {
+	var broken []string
+	for _, c := range columns {
+		for _, check := range c.Report.Failed() {
+			if !slices.Contains(known, c.Name+":"+check) {
+				broken = append(broken, c.Name+": "+check)
+			}
+		}
+	}
+	return broken
 }
 
 // readKept is the column of an earlier run; without a file there is none.

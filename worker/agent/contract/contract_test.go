@@ -163,6 +163,9 @@ func TestRealAgents(t *testing.T) {
 					t.Errorf("%s: %s %s, the reference says %s", f.Check, f.Status, f.Seen, want.Status)
 				}
 			}
+			if n := len(report.Facts.Options); n < 20 {
+				t.Errorf("of its options %d were found", n)
+			}
 		})
 	}
 }

@@ -76,7 +76,7 @@ func kindOf(line []byte) string {
 }
 
 // helps are the subcommands whose options an adapter uses, by protocol.
-var helps = map[string][][]string{"codex": {{}, {"exec"}, {"exec", "resume"}}}
+var helps = map[string][][]string{"codex": {{}, {"exec"}, {"exec", "resume"}}, "opencode": {{}, {"run"}, {"acp"}}}
 
 var option = regexp.MustCompile(`(?:^|[\s,[(])(--[a-z][a-zA-Z0-9-]*)`)
 
@@ -95,7 +95,8 @@ func (t *trial) facts(ctx context.Context) (Facts, error) {
 	}
 	for _, words := range subcommands {
 		limited, cancel := context.WithTimeoutCause(ctx, t.jail.Limit, &LimitError{t.jail.Limit})
-		plan := agent.Plan{Args: slices.Concat(t.program.Args, words, []string{"--help"}), Mounts: t.program.Mounts}
+		// opencode writes them to its standard error.
+		plan := agent.Plan{Args: slices.Concat([]string{"/bin/sh", "-c", `exec "$@" 2>&1`, "sh"}, t.program.Args, words, []string{"--help"}), Mounts: t.program.Mounts}
 		out, _, err := sandbox.Output(limited, t.jail.Backend, t.jail.spec(plan, ""))
 		cancel()
 		if err != nil {
