@@ -104,6 +104,22 @@ func (l *lot) says(what string) {
 	l.rests(l.id)
 }
 
+// settled checks that the agent had some time to write its conversation down before that was stored.
+func (l *lot) settled() {
+	l.Helper()
+	var ended time.Time
+	for _, e := range l.events(l.id) {
+		switch e.Kind {
+		case jobs.TurnEnded:
+			ended = e.Time
+		case jobs.CapsuleStored:
+			if waited := e.Time.Sub(ended); waited < 300*time.Millisecond {
+				l.Errorf("the conversation was stored %v after the end of its turn", waited)
+			}
+		}
+	}
+}
+
 // onlyOnce checks that each message of the agent was told once.
 func (l *lot) onlyOnce(said ...string) {
 	l.Helper()
@@ -131,6 +147,7 @@ func TestADescribedAgentGoesOn(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			l, config := described(t, how)
+			l.settled()
 			l.elsewhere(config)
 			l.has(l.seen(jobs.SessionContinued, 1), `"how":"resumed"`, `"turn":2`)
 			if why != "" {

@@ -74,6 +74,15 @@ worker:
   ro_paths: [` + unpacked + `]
 `
 	}},
+	{realAgent{"qwen", "OPENAI", "qwen3-coder-plus", realAgents[2].shell, nil}, "yolo", false, func(t *testing.T, program string) string {
+		t.Helper()
+		return `    command: [` + program + `, --acp]
+    api: openai
+    auth: openai
+    env: {OPENAI_MODEL: "{model:qwen3-coder-plus}", QWEN_TELEMETRY_ENABLED: "false"}
+    conversation: {files: [".qwen/projects/*/chats/{id}.jsonl"]}
+`
+	}},
 }
 
 // config are settings that describe the program that is installed here.

@@ -211,3 +211,20 @@ func TestVariablesOfAStart(t *testing.T) {
 		}
 	}
 }
+
+// An agent whose variables have the job's model is not asked to use it once more: it may have another
+// name for it.
+func TestAModelIsNamedOnce(t *testing.T) {
+	for value, want := range map[string]string{"{model}": "", "x/{model:small}": "", "{base_url}": "big", "model": "big"} {
+		custom := agent.Custom{Protocol: "acp", Command: []string{"x"}, API: "openai", Env: map[string]string{"OURS": value}}
+		adapter, err := builtin.Agents(agent.Config{Custom: map[string]agent.Custom{"mine": custom}}).Get("mine")
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := adaptertest.Launch("mine")
+		l.Job.Agent.Model = "big"
+		if got := adapter.Decoder(l).Total().Model; got != want {
+			t.Errorf("with the variable %q it is asked for %q, want %q", value, got, want)
+		}
+	}
+}

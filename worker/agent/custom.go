@@ -179,6 +179,10 @@ func (c custom) Launch(l Launch) (Plan, error) {
 func (c custom) Decoder(l Launch) Decoder {
 	if c.Adapter.About().Brought {
 		l.Job.Agent.Command = c.Command
+		// Its variables have told it the model, which it may offer by another name.
+		if slices.ContainsFunc(slices.Collect(maps.Values(c.Env)), namesModel) {
+			l.Job.Agent.Model = ""
+		}
 	}
 	l.Auth = c.Auth
 	return c.Adapter.Decoder(l)

@@ -18,6 +18,11 @@ func needsGate(value string) bool {
 	return slices.ContainsFunc(mark().FindAllStringSubmatch(value, -1), func(m []string) bool { return m[1] != "model" })
 }
 
+// namesModel reports whether a value has the job's model.
+func namesModel(value string) bool {
+	return slices.ContainsFunc(mark().FindAllStringSubmatch(value, -1), func(m []string) bool { return m[1] == "model" })
+}
+
 // fill puts what this start knows into a value. It reports false where the value needs something
 // that there is not.
 func (l Launch) fill(value string) (filled string, known bool) {

@@ -26,6 +26,7 @@ func (r *Run) keepCapsules(ctx context.Context) {
 	for {
 		select {
 		case at := <-r.state.capsules:
+			r.cfg.Conversation.Settle(ctx, at, func() bool { return r.state.rests(at) })
 			stored := r.cfg.Conversation.Store(ctx, at, "", r.cfg.Snapshot)
 			if !at.Since.IsZero() {
 				r.state.park(at, stored, r.terminals.InUse())

@@ -114,6 +114,7 @@ type Conversation interface {
 	Continues() bool
 	Kept() bool
 	Turns() int
+	Settle(ctx context.Context, at conversation.Position, rests func() bool)
 	Store(ctx context.Context, at conversation.Position, why jobs.Reason, work func(context.Context) (*jobs.Salvage, error)) bool
 }
 

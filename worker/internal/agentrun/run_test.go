@@ -53,6 +53,8 @@ func (memory) Tells(string)          {}
 func (memory) Change(string, string) {}
 func (memory) Note([]event.Event)    {}
 func (memory) Heard() []string       { return nil }
+func (memory) Settle(context.Context, conversation.Position, func() bool) {
+}
 func (memory) Store(context.Context, conversation.Position, jobs.Reason, func(context.Context) (*jobs.Salvage, error)) bool {
 	return true
 }

@@ -146,6 +146,13 @@ func (s *state) closeInput() {
 	s.news.set() // there is another time to look
 }
 
+// rests reports whether the agent has begun nothing since it was there.
+func (s *state) rests(at conversation.Position) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return at.Open || s.phase != agent.Working
+}
+
 // position is how far the run has come.
 func (s *state) position() conversation.Position {
 	return conversation.Position{

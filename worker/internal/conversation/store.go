@@ -18,6 +18,21 @@ import (
 // storeLimit bounds the storing of a capsule, which delays the attempt's end.
 const storeLimit = time.Minute
 
+// How long the files of an agent that settings describe must not have changed before they are
+// stored, and how long that is waited for at most. Qwen Code writes its last messages some
+// milliseconds after it has said that its turn is over.
+const (
+	settled     = 300 * time.Millisecond
+	settleLimit = 3 * time.Second
+)
+
+// Settle waits until the agent, which lives on, has written down what it has said, or does not rest any more.
+func (c *Conversation) Settle(ctx context.Context, at Position, rests func() bool) {
+	if c.described && c.Kept() && at.Conversation != "" {
+		_ = c.talk(at.Conversation).Settle(ctx, settled, settleLimit, rests) // Store tells what is wrong with the files
+	}
+}
+
 // Store stores a capsule: everything that the next attempt needs to continue from here.
 // The work is the change of the workspace, which is already stored. A failure costs the
 // attempt nothing: the previous capsule stays.
