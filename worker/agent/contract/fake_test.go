@@ -83,6 +83,9 @@ func (f *fake) take(m message, turn chan message) {
 		f.answer(m, object{"protocolVersion": 1, "agentCapabilities": object{"loadSession": true, "promptCapabilities": object{"image": true}}})
 	case "session/new":
 		f.session = fmt.Sprintf("s-%d", time.Now().UnixNano())
+		if f.mistake == "names all sessions alike" {
+			f.session = "s-1"
+		}
 		f.keep()
 		f.answer(m, object{"sessionId": f.session})
 	case "session/load":

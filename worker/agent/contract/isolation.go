@@ -7,8 +7,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"github.com/penstock-run/penstock/worker/agent"
+	"github.com/penstock-run/penstock/worker/agent/agenttest"
 )
 
 // isolation are the checks of what an agent must leave alone.
@@ -17,6 +19,7 @@ var isolation = []check{
 	{"", "network", "it asks for nothing but its model API", nil, firstRun(network)},
 	{"", "secrets", "the key of its model API is nowhere in its jail", nil, secrets},
 	{"", "repository", "it runs no hook and no server that the repository's settings name", nil, trusts},
+	{"", "two_at_once", "two of it at the same time have a conversation each, and know nothing of the other's", nil, apart},
 }
 
 // planted are settings of agents, in each of which a command would leave a file behind.
@@ -65,6 +68,68 @@ func plant(dir string) error {
 		text = strings.ReplaceAll(text, "COMMAND", "touch /workspace/"+trace)
 		if err := os.WriteFile(path, []byte(text), 0o644); err != nil { //nolint:gosec // as above
 			return err
+		}
+	}
+	return nil
+}
+
+// apart runs the agent twice. The model answers neither before it was asked by both.
+func apart(ctx context.Context, t *trial) error {
+	if err := needsModel(t); err != nil {
+		return err
+	}
+	words := [2]string{nextWord, lastWord}
+	var runs [2]*seen
+	var errs [2]error
+	var asking, running sync.WaitGroup
+	asking.Add(len(runs))
+	together := make(chan struct{})
+	waiting, ended := context.WithCancel(ctx)
+	defer ended()
+	for i, word := range words {
+		var once sync.Once
+		running.Go(func() {
+			defer ended() // the other one waits no longer
+			runs[i], errs[i] = t.start(ctx, task{launch: func(l *agent.Launch) { l.Job.Prompt = prompt(word) }, model: func(r agenttest.Request) agenttest.Reply {
+				once.Do(asking.Done)
+				select {
+				case <-together:
+				case <-waiting.Done():
+				}
+				return answer(r)
+			}})
+			once.Do(asking.Done)
+		})
+	}
+	asking.Wait()
+	close(together)
+	running.Wait()
+	if err := errors.Join(errs[:]...); err != nil {
+		return err
+	}
+	for i, s := range runs {
+		t.note(s)
+		if err := s.ended(); err != nil {
+			return err
+		}
+		if err := s.knowsOnly(words[i], words[1-i]); err != nil {
+			return err
+		}
+	}
+	if one := runs[0].Total.Session; one != "" && one == runs[1].Total.Session {
+		return fmt.Errorf("both have the conversation %q", one)
+	}
+	return nil
+}
+
+// knowsOnly is an error unless the model was asked with one of two words.
+func (s *seen) knowsOnly(word, other string) error {
+	if s.asked(word) == nil {
+		return fmt.Errorf("the prompt %s did not come to the model", word)
+	}
+	for _, r := range s.requests {
+		if strings.Contains(r.First+r.Last+r.System, other) {
+			return fmt.Errorf("the one that was told %s knows of %s", word, other)
 		}
 	}
 	return nil

@@ -101,6 +101,7 @@ func TestWrongAgents(t *testing.T) {
 		{"takes little", "large_output", "agent_crashed", 0},
 		{"waits for all", "background", "had not ended", soon},
 		{"trusts the repository", "repository", "a file of the repository", 0},
+		{"names all sessions alike", "two_at_once", "both have the conversation", 0},
 		{"takes errors for answers", "failure", "ended with success", 0},
 		{"takes errors for answers", "server_error", "without an answer", 0},
 		{"takes errors for answers", "rate_limit", "without an answer", 0},
@@ -115,6 +116,7 @@ func TestWrongAgents(t *testing.T) {
 		{"does what is refused", "permission_refused", "ran 2 times, not 0", 0},
 		{"loads nothing", "lost_conversation", "as if there had been", 0},
 		{"uses no servers", "mcp_servers", "was not offered", 0},
+		{"uses no servers", "terminals", "was not offered", 0},
 	}
 	var checks []string
 	for _, w := range wrongs {
@@ -127,7 +129,7 @@ func TestWrongAgents(t *testing.T) {
 	t.Run("right", func(t *testing.T) {
 		t.Parallel()
 		for check, f := range findings(t, fakeAgent(t, "none"), slowtest.Limit(time.Minute), checks...) {
-			if f.Status != contract.Yes && check != "mcp_servers" { // which the fake does not use
+			if f.Status != contract.Yes && f.Group != "servers" { // which the fake does not use
 				t.Errorf("%s: %s, %s", check, f.Status, f.Seen)
 			}
 		}

@@ -30,7 +30,6 @@ agent that is installed here does what it claims.
 %s| | model API that it cannot do without |%s
 
 - **yes**: seen with the agent's own program, by the tests of this repository: the versions that [Agents](../how-to/agents.md) names.
-  Only terminals are tested apart from that command.
 - claims: there is no such program. The agents of a settings file have this protocol, and each can be tested.
 - An empty cell: the agent cannot.
 `

@@ -68,6 +68,7 @@ type seen struct {
 // A task is one run that a check wants.
 type task struct {
 	launch func(l *agent.Launch) // changes the launch; may be nil
+	jail   func(j *Jail)         // changes a copy of the jail; may be nil
 	model  agenttest.Step
 	with   *Conversation // may be nil
 	all    bool          // the step answers requests without our prompt, too
@@ -82,6 +83,15 @@ func prompt(word string) string { return promptWord + ": say " + word }
 
 // run runs the agent once, against a model that answers each request of the agent by one step.
 func (t *trial) run(ctx context.Context, k task) (*seen, error) {
+	s, err := t.start(ctx, k)
+	if s != nil {
+		t.note(s)
+	}
+	return s, err
+}
+
+// start is run without what it notes, and can be called by several goroutines.
+func (t *trial) start(ctx context.Context, k task) (*seen, error) {
 	workspace, err := os.MkdirTemp(t.dir, "workspace-")
 	if err != nil {
 		return nil, err
@@ -105,9 +115,12 @@ func (t *trial) run(ctx context.Context, k task) (*seen, error) {
 			s.lines = append(s.lines, heard{way: way, text: slices.Clone(text)})
 		}
 	}
+	jail := t.jail
+	if k.jail != nil {
+		k.jail(&jail)
+	}
 	if !t.modelled() {
-		s.Run, err = t.jail.Run(ctx, t.adapter, l, Gated{}, k.with)
-		t.note(s)
+		s.Run, err = jail.Run(ctx, t.adapter, l, Gated{}, k.with)
 		return s, err
 	}
 	on := promptWord
@@ -126,9 +139,8 @@ func (t *trial) run(ctx context.Context, k task) (*seen, error) {
 	}
 	defer g.Close()
 	session := gate.NewSession(l.Session, JailKey, k.limits)
-	s.Run, err = t.jail.Run(ctx, t.adapter, l, Gated{Gate: g, Session: session}, k.with)
+	s.Run, err = jail.Run(ctx, t.adapter, l, Gated{Gate: g, Session: session}, k.with)
 	s.requests, s.meter = model.Requests(), session.Meter()
-	t.note(s)
 	return s, err
 }
 
