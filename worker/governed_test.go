@@ -251,16 +251,17 @@ func TestWhatTheJobDoesNotAllow(t *testing.T) {
 	f.cfg.Policy.ServiceTiers, f.cfg.Policy.InferenceGeos = []string{"standard_only", "auto"}, []string{"global", "us"}
 	with := func(more string) string { return strings.Replace(callOnce, `-d '{`, `-d '{`+more+`,`, 1) }
 	job := f.job(with(`"service_tier":"auto"`) + " && exit 1; " + with(`"container":"c"`) + " && exit 1; " + with(`"inference_geo":"us"`) + " && exit 1; " + with(`"inference_geo":"eu"`) + " && exit 1; " +
-		with(`"inference_geo":"global","service_tier":"standard_only"`))
+		with(`"service_tier":"flex"`) + " && exit 1; " + with(`"inference_geo":"global","service_tier":"standard_only"`))
 	job.Agent.AllowServiceTiers, job.Agent.AllowContainerIDs, job.Agent.AllowInferenceGeos = []string{"standard_only", "flex"}, []string{"none"}, []string{"global", "eu"}
 	rec, events := f.run(job)
 	if rec.Outcome != jobs.Success || len(model.Requests()) != 1 {
 		t.Errorf("%s (%s) after %d calls", rec.Outcome, rec.Message, len(model.Requests()))
 	}
 	told := dataOf[event.JailViolation](t, events, jobs.JailViolation)
-	if len(told) != 4 || told[0].Field != "service_tier" || told[1].Field != "container_id" || !strings.Contains(told[0].Reason, "that the job allows") ||
+	if len(told) != 5 || told[0].Field != "service_tier" || told[1].Field != "container_id" || !strings.Contains(told[0].Reason, "that the job allows") ||
 		told[2].Field != "inference_geo" || !strings.Contains(told[2].Reason, `"us" is not among those that the job allows`) ||
-		told[3].Field != "inference_geo" || !strings.Contains(told[3].Reason, `"eu" is not among those of the policy`) {
+		told[3].Field != "inference_geo" || !strings.Contains(told[3].Reason, `"eu" is not among those of the policy`) ||
+		told[4].Field != "service_tier" || !strings.Contains(told[4].Reason, `"flex" is not among those of the policy`) {
 		t.Errorf("told %+v", told)
 	}
 }

@@ -129,7 +129,7 @@ b@1.0.0: 2 of 4, with 3 of 7 tries of 4 items, 50 %, 0 alone, 2 best, $7` {
 
 // Costs of less than a cent can be compared.
 func TestDollars(t *testing.T) {
-	for v, want := range map[float64]string{0: "–", 0.000034: "< $0.0001", 0.00012: "$0.00012", 0.0078: "$0.0078", 0.00999: "$0.01", 0.01: "$0.01", 12.345: "$12.35"} {
+	for v, want := range map[float64]string{0: "–", 0.000034: "< $0.0001", 0.00012: "$0.00012", 0.0078: "$0.0078", 0.0094: "$0.0094", 0.00999: "$0.01", 0.01: "$0.01", 0.014: "$0.01", 12.345: "$12.35"} {
 		if got := report.Dollars(v); got != want {
 			t.Errorf("%v is %q, want %q", v, got, want)
 		}
