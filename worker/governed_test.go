@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"fmt"
 	"net/http/httptest"
 	"strings"
 	"sync/atomic"
@@ -157,19 +158,22 @@ func TestAThrottledFleet(t *testing.T) {
 // agent never hears of it.
 func TestASessionGoesOnAfterAQuota(t *testing.T) {
 	t.Parallel()
-	for _, is := range []struct{ agent, api, tool, argument string }{
-		{"claude", "anthropic", "Bash", "command"},
-		{"codex", "openai", "exec_command", "cmd"},
+	for _, is := range []struct{ agent, api, model, refusal, tool, argument string }{
+		{"claude", "anthropic", "", "rate_limit_error", "Bash", "command"},
+		{"codex", "openai", "", "rate_limit_error", "exec_command", "cmd"},
+		// Without a model it first asks a small one which to take.
+		{"gemini", "google", "gemini-2.5-flash", "RESOURCE_EXHAUSTED", "run_shell_command", "command"},
 	} {
 		t.Run(is.agent, func(t *testing.T) {
 			t.Parallel()
 			f := newField(t)
-			var over atomic.Bool
+			var over atomic.Pointer[time.Time]
+			const told = 5 * time.Second
 			model := f.real(is.agent, is.api, agenttest.Script{On: "COUNT", Steps: []agenttest.Step{
 				agenttest.Use(is.tool, map[string]any{is.argument: "echo one >> log", "description": "count"}),
 				func(agenttest.Request) agenttest.Reply {
-					if over.CompareAndSwap(false, true) {
-						return agenttest.Reply{Status: 429, Error: "rate_limit_error", After: "3"}
+					if now := time.Now(); over.CompareAndSwap(nil, &now) {
+						return agenttest.Reply{Status: 429, Error: is.refusal, After: fmt.Sprint(told.Seconds())}
 					}
 					return agenttest.Reply{Text: "done"}
 				},
@@ -181,13 +185,13 @@ func TestASessionGoesOnAfterAQuota(t *testing.T) {
 			t.Cleanup(func() { f.must(g.Close()) })
 			f.cfg.Gates = map[string]*gate.Gate{is.api: g}
 			f.restores()
-			rec, events := f.run(jobs.Job{Prompt: "COUNT one", Repo: jobs.Repo{URL: f.repo}, Agent: jobs.Agent{Name: is.agent}, Timeout: jobs.Duration(3 * time.Minute)})
+			rec, events := f.run(jobs.Job{Prompt: "COUNT one", Repo: jobs.Repo{URL: f.repo}, Agent: jobs.Agent{Name: is.agent, Model: is.model}, Timeout: jobs.Duration(3 * time.Minute)})
 			if rec.Outcome != jobs.Success || rec.Attempt != 2 || rec.Counted != 0 || rec.Lost != 0 {
 				t.Errorf("%s %s (%s) in attempt %d, %d counted, %d lost", rec.Outcome, rec.Reason, rec.Message, rec.Attempt, rec.Counted, rec.Lost)
 			}
 			again := dataOf[event.JobRequeued](t, events, jobs.JobRequeued)
-			if len(again) != 1 || again[0].Reason != jobs.QuotaWaiting || again[0].NotBefore == nil {
-				t.Errorf("requeued %+v", again)
+			if len(again) != 1 || again[0].Reason != jobs.QuotaWaiting || again[0].NotBefore == nil || again[0].NotBefore.Before(over.Load().Add(told)) {
+				t.Errorf("refused at %v, requeued %+v", over.Load(), again)
 			}
 			turns := []int{}
 			for _, r := range model.Requests() {

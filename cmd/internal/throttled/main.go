@@ -1,7 +1,7 @@
 // Command throttled shows that a pool keeps within the limit of a model API, and uses it: many agents, some of
 // them the real Claude Code, want several times as many calls as the API allows.
 //
-//	submit, staggered ─▶ serve ─▶ 2 workers ─▶ agents in jails ─▶ gates ─▶ an API that allows so many calls a second
+//	submit, staggered ─▶ serve ─▶ workers ─▶ agents in jails ─▶ gates ─▶ an API that allows so many calls a second
 //	                                                 counted here ◀──────────┘
 //
 // Server and workers are the program as a user starts it. The API is a script. It refuses what is beyond its limit
@@ -38,6 +38,7 @@ import (
 type options struct {
 	program      string
 	agents, real int
+	workers      int
 	rate         float64
 	last         time.Duration
 	quota        time.Duration
@@ -66,6 +67,7 @@ func parse(args []string) (o options, err error) {
 	flags.StringVar(&o.program, "program", "bin/penstock", "the program that is measured")
 	flags.IntVar(&o.agents, "agents", 100, "how many agents run at once")
 	flags.IntVar(&o.real, "real", 20, "how many of them are the real Claude Code")
+	flags.IntVar(&o.workers, "workers", 4, "how many workers share the agents; each finds its own pace")
 	flags.Float64Var(&o.rate, "rate", 5, "how many calls the API allows in a second")
 	flags.DurationVar(&o.last, "for", 6*time.Minute, "how long all calls take together at that rate")
 	flags.DurationVar(&o.quota, "quota", 0, "how long the API allows no call, from a third of the time on (default: never)")
@@ -76,8 +78,8 @@ func parse(args []string) (o options, err error) {
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
-	if o.agents < workers || o.real < 0 || o.real > o.agents || o.rate <= 0 || o.calls() < 1 || flags.NArg() > 0 {
-		return o, fmt.Errorf("at least %d agents, no more real ones than that, and a call for each", workers)
+	if o.workers < 1 || o.agents < o.workers || o.real < 0 || o.real > o.agents || o.rate <= 0 || o.calls() < 1 || flags.NArg() > 0 {
+		return o, errors.New("-workers: at least one; -agents: one or more for each of them; -real: no more than that; -rate and -for: a call for each agent")
 	}
 	if _, err := exec.LookPath("claude"); o.real > 0 && err != nil {
 		return o, fmt.Errorf("no Claude Code for -real %d: npm install -g @anthropic-ai/claude-code", o.real)
@@ -103,8 +105,8 @@ func run(ctx context.Context, o options, out io.Writer) (r report, err error) {
 	if err != nil {
 		return r, err
 	}
-	fmt.Fprintf(out, "%d processors, a load of %.1f before; %d agents, %d of them Claude Code, with %d calls each; %g calls a second are allowed; in %s\n",
-		runtime.NumCPU(), load, o.agents, o.real, o.calls(), o.rate, o.dir)
+	fmt.Fprintf(out, "%d processors, a load of %.1f before; %d workers; %d agents, %d of them Claude Code, with %d calls each; %g calls a second are allowed; in %s\n",
+		runtime.NumCPU(), load, o.workers, o.agents, o.real, o.calls(), o.rate, o.dir)
 	a := newAPI(limit{rate: o.rate, burst: math.Max(2*o.rate, 1), quotaFrom: o.last / 3, quota: o.quota}, o.calls(), o.took)
 	p, err := begin(ctx, o, a)
 	if err == nil {

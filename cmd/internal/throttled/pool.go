@@ -22,9 +22,6 @@ import (
 	"github.com/penstock-run/penstock/jobs/freeport"
 )
 
-// workers is how many workers share the agents. Each finds its own pace.
-const workers = 2
-
 // idle is the idle timeout of the jobs. Their calls wait for up to half of it; one that would wait for longer parks.
 const idle = 2 * time.Minute
 
@@ -40,7 +37,7 @@ type pool struct {
 	env        []string
 	log        *os.File
 	serve      *measure.Process
-	workers    []*measure.Process
+	started    []*measure.Process // the workers
 	nc         *nats.Conn
 	client     *client.Client
 }
@@ -75,9 +72,9 @@ func begin(ctx context.Context, o options, a *api) (p *pool, err error) {
 	if p.serve, err = p.start(ctx, "serve", "--listen", address, "--http", "127.0.0.1:0", "--slots", "0"); err != nil {
 		return p, err
 	}
-	for n := range workers {
-		w, err := p.start(ctx, "worker", "--name", fmt.Sprint("w", n+1), "--slots", strconv.Itoa((o.agents+workers-1)/workers), "--drain", "1s")
-		p.workers = append(p.workers, w)
+	for n := range o.workers {
+		w, err := p.start(ctx, "worker", "--name", fmt.Sprint("w", n+1), "--slots", strconv.Itoa((o.agents+o.workers-1)/o.workers), "--drain", "1s")
+		p.started = append(p.started, w)
 		if err != nil {
 			return p, err
 		}
@@ -152,7 +149,7 @@ func (p *pool) close() error {
 	if p.nc != nil {
 		p.nc.Close()
 	}
-	for _, w := range append(p.workers, p.serve) {
+	for _, w := range append(p.started, p.serve) {
 		wrong = append(wrong, w.End(syscall.SIGTERM, time.Minute))
 	}
 	p.upstream.Close()

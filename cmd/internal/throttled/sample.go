@@ -85,7 +85,7 @@ func (s *samples) sample(ctx context.Context) error {
 			now.parked++
 		}
 	}
-	for _, w := range s.pool.workers {
+	for _, w := range s.pool.started {
 		n, err := waiting(ctx, w)
 		if err != nil {
 			return fmt.Errorf("metrics of a worker: %w", err)

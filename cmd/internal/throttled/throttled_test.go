@@ -37,7 +37,7 @@ func TestASmallFleet(t *testing.T) {
 	plot := filepath.Join(t.TempDir(), "plot.svg")
 	o, err := parse([]string{
 		"-program", program, "-dir", t.TempDir(), "-plot", plot,
-		"-agents", "9", "-real", "1", "-rate", "4", "-for", "35s", "-stagger", "100ms",
+		"-workers", "3", "-agents", "9", "-real", "1", "-rate", "4", "-for", "35s", "-stagger", "100ms",
 	})
 	if err != nil {
 		t.Fatal(err)

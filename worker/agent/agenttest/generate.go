@@ -115,9 +115,16 @@ func (a *answer) generated(parts []object, last bool) object {
 }
 
 // failGenerate sends an error as the Gemini API does. Its kind is the status as a name:
-// "RESOURCE_EXHAUSTED".
+// "RESOURCE_EXHAUSTED". When to try again is in the body, in seconds, and in no header.
 func failGenerate(w http.ResponseWriter, r Reply) {
+	told := object{"code": r.Status, "message": "scripted", "status": r.Error}
+	if r.After != "" {
+		told["details"] = []object{
+			{"@type": "type.googleapis.com/google.rpc.QuotaFailure", "violations": []object{{"quotaId": "GenerateRequestsPerMinutePerProjectPerModel"}}},
+			{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": r.After + "s"},
+		}
+	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(r.Status)
-	_, _ = fmt.Fprintf(w, `{"error":{"code":%d,"message":"scripted","status":%q}}`, r.Status, r.Error) // as above
+	_ = json.NewEncoder(w).Encode(object{"error": told}) // as above
 }

@@ -51,7 +51,7 @@ type Reply struct {
 
 	Status int         // not 0 or 200: an error
 	Error  string      // the error's type, as "overloaded_error"
-	After  string      // with an error, when to try again: the header retry-after
+	After  string      // with an error, when to try again, in seconds: the header retry-after, for Gemini in the body
 	Header http.Header // more headers of the answer
 	Delay  time.Duration
 	Drop   bool // ends the connection within the answer
