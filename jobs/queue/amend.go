@@ -8,11 +8,15 @@ import (
 )
 
 // WantPullRequest has the record of a finished job say that a pull request is wanted of its
-// result, or wanted again where the forge has refused it. One that is open stays. The error is
+// result, or wanted again where the forge has refused it. One that is open stays. A result that is
+// accepted is delivered as soon as its pull request is open. The error is
 // [jobs.ErrFenced] where the job has another attempt than rec meanwhile.
 func WantPullRequest(ctx context.Context, q *Queue, rec jobs.Record) (jobs.Record, error) {
 	return amend(ctx, q, rec, func(now *jobs.Record) bool {
-		if now.PullRequest != nil && (now.PullDue() || now.PullRequest.State == jobs.PullOpen) {
+		switch {
+		case delivered(now):
+			return true
+		case now.PullRequest != nil && (now.PullDue() || now.PullRequest.State == jobs.PullOpen):
 			return false
 		}
 		now.PullRequest = &jobs.PullRequest{State: jobs.PullWanted}
@@ -23,8 +27,24 @@ func WantPullRequest(ctx context.Context, q *Queue, rec jobs.Record) (jobs.Recor
 // SetPullRequest writes what has become of the pull request of a finished job, unless the
 // job has another attempt than rec meanwhile: then it returns [jobs.ErrFenced].
 func SetPullRequest(ctx context.Context, q *Queue, rec jobs.Record, pr jobs.PullRequest) error {
-	_, err := amend(ctx, q, rec, func(now *jobs.Record) bool { now.PullRequest = &pr; return true })
+	_, err := amend(ctx, q, rec, func(now *jobs.Record) bool {
+		now.PullRequest = &pr
+		delivered(now)
+		return true
+	})
 	return err
+}
+
+// delivered reports whether an accepted result has its pull request open, and marks it as delivered
+// then.
+func delivered(now *jobs.Record) bool {
+	if now.PullRequest == nil || now.PullRequest.State != jobs.PullOpen || now.PullDue() || now.Reviewed() != jobs.Accepted {
+		return false
+	}
+	review := *now.Review
+	review.State = jobs.Delivered
+	now.Review = &review
+	return true
 }
 
 // Raise has a job be allowed to spend more that has finished or is parked because a budget is

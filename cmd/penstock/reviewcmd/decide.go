@@ -29,17 +29,15 @@ func (r *reviewer) set(ctx context.Context, rec jobs.Record, state jobs.ReviewSt
 	return set, err
 }
 
-// accept accepts a result, and then delivers it. If that fails, the result stays accepted.
+// accept accepts a result, and then delivers it. If that fails, the result stays accepted. The pool
+// notes itself that a pull request is open.
 func (r *reviewer) accept(ctx context.Context, rec jobs.Record, how string) (jobs.Record, error) {
 	rec, err := r.set(ctx, rec, jobs.Accepted, "")
 	switch {
 	case err != nil:
 		return rec, err
 	case how == toPull:
-		if _, err := r.pool.Client.PullRequest(ctx, operation.PullRequestRequest{ID: rec.ID, Epoch: rec.Epoch}); err != nil {
-			return rec, err
-		}
-		return r.set(ctx, rec, jobs.Delivered, "")
+		return r.pool.Client.PullRequest(ctx, operation.PullRequestRequest{ID: rec.ID, Epoch: rec.Epoch})
 	case how != toWorkTree && how != toBranch:
 		return rec, nil
 	}

@@ -132,6 +132,9 @@ func TestAPullRequestByAButton(t *testing.T) {
 		t.Errorf("it leads to %q (%d)", got.header.Get("Location"), got.status)
 	}
 	p.says(refused.ID, `<p id="pull" class="notice bad">Pull request: refused: `, "No commits between main and same", "/pull-request")
+	if now, err := p.client.Get(jobstest.Context(t), refused.ID); err != nil || now.Reviewed() != jobs.Accepted {
+		t.Errorf("the result whose pull request is refused is %s, %v", now.Reviewed(), err)
+	}
 }
 
 // A pool without a forge has no button, and says why it does not open what is asked for.
