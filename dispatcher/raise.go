@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/penstock-run/penstock/jobs/amend"
+
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/control"
 	"github.com/penstock-run/penstock/jobs/queue"
@@ -23,7 +25,7 @@ func raise(ctx context.Context, q *queue.Queue, rec jobs.Record, more jobs.Allow
 	if err := raises(rec, job, more); err != nil {
 		return rec, control.Refuse(control.Unfit, "job %s: %v", rec.ID, err)
 	}
-	return queue.Raise(ctx, q, rec, more)
+	return amend.Raise(ctx, q, rec, more)
 }
 
 // raises checks what a finished job is to be allowed to spend: no less than so far, and more

@@ -8,10 +8,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/penstock-run/penstock/jobs/amend"
+
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/jobs/ledger"
-	"github.com/penstock-run/penstock/jobs/queue"
 	"github.com/penstock-run/penstock/jobs/why"
 	"github.com/penstock-run/penstock/sandbox/exectest"
 	"github.com/penstock-run/penstock/worker/agent"
@@ -151,7 +152,7 @@ func TestAJobParksOnItsOwnBudget(t *testing.T) {
 		t.Errorf("without a larger budget it made %d calls, and started %d jails", len(model.Requests())-calls, count(f.events(id), jobs.JailStarted))
 	}
 	var err error
-	rec, err = queue.Raise(t.Context(), f.eye.queue, rec, jobs.Allowance{Tokens: 200_000})
+	rec, err = amend.Raise(t.Context(), f.eye.queue, rec, jobs.Allowance{Tokens: 200_000})
 	f.must(err)
 	if next(3); len(model.Requests()) != 2*calls {
 		t.Errorf("with a larger budget it made %d calls", len(model.Requests())-calls)

@@ -17,6 +17,7 @@ import (
 	"github.com/penstock-run/penstock/dispatcher"
 	"github.com/penstock-run/penstock/dispatcher/deliver"
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/amend"
 	"github.com/penstock-run/penstock/jobs/artifact"
 	"github.com/penstock-run/penstock/jobs/audit"
 	"github.com/penstock-run/penstock/jobs/calendar"
@@ -28,7 +29,6 @@ import (
 	"github.com/penstock-run/penstock/jobs/quota"
 	"github.com/penstock-run/penstock/jobs/record"
 	"github.com/penstock-run/penstock/jobs/responder"
-	"github.com/penstock-run/penstock/jobs/review"
 	"github.com/penstock-run/penstock/jobs/session"
 	"github.com/penstock-run/penstock/jobs/token"
 	"github.com/penstock-run/penstock/jobs/webhook"
@@ -57,18 +57,17 @@ type Config struct {
 
 // A Server answers requests. Make one with New.
 type Server struct {
-	cfg      Config
-	catalog  *catalog.Catalog
-	purger   *purge.Purger
-	counts   counts
-	reviewer *review.Reviewer
-	reports  chan struct{} // one for each report that is being made
+	cfg     Config
+	catalog *catalog.Catalog
+	purger  *purge.Purger
+	counts  counts
+	reports chan struct{} // one for each report that is being made
 }
 
 // New returns a server. It does no I/O.
 func New(cfg Config) *Server {
 	all := catalog.New(cfg.Queue)
-	return &Server{cfg: cfg, catalog: all, purger: purge.New(cfg.Queue, cfg.Store), reviewer: review.New(cfg.Queue), counts: counts{cfg.Queue, all, cfg.Quotas}, reports: make(chan struct{}, reportsAtOnce)}
+	return &Server{cfg: cfg, catalog: all, purger: purge.New(cfg.Queue, cfg.Store), counts: counts{cfg.Queue, all, cfg.Quotas}, reports: make(chan struct{}, reportsAtOnce)}
 }
 
 // Serve answers the requests of the bus until ctx ends.
@@ -122,7 +121,7 @@ func (s *Server) handlers() []responder.Handler {
 		}),
 		handle(operation.Fork, s.fork),
 		handle(operation.Review, func(ctx context.Context, c caller, r operation.ReviewRequest) (jobs.Record, error) {
-			return s.reviewer.Set(ctx, r.ID, jobs.Review{State: r.State, By: c.name(), At: time.Now().UTC(), Comment: r.Comment, Epoch: r.Epoch})
+			return amend.Review(ctx, s.cfg.Queue, r.ID, jobs.Review{State: r.State, By: c.name(), At: time.Now().UTC(), Comment: r.Comment, Epoch: r.Epoch})
 		}),
 		pullRequestHandler(s.cfg),
 		purgeHandler(s.cfg.Queue, s.catalog, s.purger),

@@ -4,9 +4,10 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/penstock-run/penstock/jobs/amend"
+
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/operation"
-	"github.com/penstock-run/penstock/jobs/queue"
 	"github.com/penstock-run/penstock/jobs/responder"
 )
 
@@ -20,7 +21,7 @@ func pullRequestHandler(cfg Config) responder.Handler {
 		if err := openable(ctx, cfg, rec, r.Epoch); err != nil {
 			return rec, err
 		}
-		return queue.WantPullRequest(ctx, cfg.Queue, rec)
+		return amend.WantPullRequest(ctx, cfg.Queue, rec)
 	})
 }
 

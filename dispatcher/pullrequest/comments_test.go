@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/penstock-run/penstock/jobs/amend"
+
 	"github.com/penstock-run/penstock/dispatcher/forge/forgetest"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/control"
@@ -43,7 +45,7 @@ func TestTheIssueIsToldOfThePullRequest(t *testing.T) {
 	first := p.succeed(jobs.Result{Branch: "penstock/x", FilesChanged: 1}, "")
 	p.becomes("the pull request", rec.ID, isOpen(first))
 	end()
-	p.must(queue.SetPullRequest(t.Context(), p.queue, first, jobs.PullRequest{State: jobs.PullWanted})) // as if it had not been written
+	p.must(amend.SetPullRequest(t.Context(), p.queue, first, jobs.PullRequest{State: jobs.PullWanted})) // as if it had not been written
 	p.lead()
 	p.becomes("after a crash", rec.ID, isOpen(first))
 	all := p.github.Comments()

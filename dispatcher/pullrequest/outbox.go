@@ -26,6 +26,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/penstock-run/penstock/jobs/amend"
+
 	"github.com/penstock-run/penstock/dispatcher/forge"
 	"github.com/penstock-run/penstock/dispatcher/mark"
 	"github.com/penstock-run/penstock/jobs"
@@ -291,7 +293,7 @@ func (l *line) say(ctx context.Context, rec jobs.Record, pr jobs.PullRequest) er
 		return nil
 	}
 	l.of.cfg.Logger.With(rec.LogFields()...).Warn("pull request", "forge", l.forge.Name(), "state", next.State, "err", next.Message)
-	err := queue.SetPullRequest(ctx, l.of.cfg.Queue, rec, next)
+	err := amend.SetPullRequest(ctx, l.of.cfg.Queue, rec, next)
 	if errors.Is(err, jobs.ErrFenced) || errors.Is(err, jobs.ErrNotFound) || errors.Is(err, jobs.ErrPurged) {
 		return nil
 	}
@@ -314,7 +316,7 @@ func (l *line) deliver(ctx context.Context, rec jobs.Record) error {
 		if next.Number == 0 {
 			next.State = jobs.PullNone
 		}
-		return queue.SetPullRequest(ctx, l.of.cfg.Queue, rec, next)
+		return amend.SetPullRequest(ctx, l.of.cfg.Queue, rec, next)
 	}
 	job, err := l.of.cfg.Queue.Job(ctx, rec.ID)
 	if err != nil {
@@ -349,7 +351,7 @@ func (l *line) deliver(ctx context.Context, rec jobs.Record) error {
 	next.Message = strings.Join(notes, "; ")
 	next.State, next.URL, next.Number = jobs.PullOpen, visible.Line(pull.URL), pull.Number
 	l.of.cfg.Logger.With(rec.LogFields()...).Info("pull request is open", "forge", l.forge.Name(), "number", pull.Number)
-	if err := queue.SetPullRequest(ctx, l.of.cfg.Queue, rec, next); err != nil {
+	if err := amend.SetPullRequest(ctx, l.of.cfg.Queue, rec, next); err != nil {
 		return err
 	}
 	l.noteOpened(rec) // the next one is composed before the record comes back

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/penstock-run/penstock/jobs/amend"
+
 	"go.uber.org/goleak"
 
 	"github.com/penstock-run/penstock/dispatcher/forge"
@@ -229,7 +231,7 @@ func TestALaterAttemptUpdatesIt(t *testing.T) {
 	end()
 	lost := first // as if it had not been written
 	lost.PullRequest = &jobs.PullRequest{State: jobs.PullWanted}
-	p.must(queue.SetPullRequest(t.Context(), p.queue, first, *lost.PullRequest))
+	p.must(amend.SetPullRequest(t.Context(), p.queue, first, *lost.PullRequest))
 	end = p.lead()
 	p.becomes("after a crash", rec.ID, isOpen(first))
 	end()

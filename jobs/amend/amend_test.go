@@ -1,4 +1,4 @@
-package review_test
+package amend_test
 
 import (
 	"errors"
@@ -8,9 +8,9 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/amend"
 	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/jobs/queue"
-	"github.com/penstock-run/penstock/jobs/review"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m, jobstest.ServersOwn()...) }
@@ -22,8 +22,7 @@ func TestAReviewIsOfOneResult(t *testing.T) {
 	ctx, nc := jobstest.Context(t), jobstest.Start(t).Connect()
 	q := jobstest.Queue(t, nc, queue.Config{})
 	rec := jobstest.Submit(t, q, jobstest.Job())
-	r := review.New(q)
-	if _, err := r.Set(ctx, rec.ID, jobs.Review{State: jobs.Accepted}); !errors.Is(err, jobs.ErrNotFinished) || rec.Reviewed() != "" {
+	if _, err := amend.Review(ctx, q, rec.ID, jobs.Review{State: jobs.Accepted}); !errors.Is(err, jobs.ErrNotFinished) || rec.Reviewed() != "" {
 		t.Errorf("a job that waits: %v, %q", err, rec.Reviewed())
 	}
 	c := jobstest.Claim(t, q, "w")
@@ -42,11 +41,11 @@ func TestAReviewIsOfOneResult(t *testing.T) {
 	}
 	until := kept()
 	var coded *jobs.CodedError
-	if _, err := r.Set(ctx, rec.ID, jobs.Review{State: jobs.Accepted, Epoch: rec.Epoch + 1}); !errors.As(err, &coded) || coded.Code != jobs.CodeExists {
+	if _, err := amend.Review(ctx, q, rec.ID, jobs.Review{State: jobs.Accepted, Epoch: rec.Epoch + 1}); !errors.As(err, &coded) || coded.Code != jobs.CodeExists {
 		t.Errorf("another result: %v", err)
 	}
 	for _, state := range []jobs.ReviewState{jobs.Accepted, jobs.Rejected, jobs.Unreviewed, jobs.Delivered} {
-		set, err := r.Set(ctx, rec.ID[:18], jobs.Review{State: state, By: "t", Comment: "c", Epoch: rec.Epoch})
+		set, err := amend.Review(ctx, q, rec.ID[:18], jobs.Review{State: state, By: "t", Comment: "c", Epoch: rec.Epoch})
 		if err != nil || set.Reviewed() != state {
 			t.Fatalf("got %q, %v, want %s", set.Reviewed(), err, state)
 		}
