@@ -12,16 +12,11 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
 	"github.com/penstock-run/penstock/cmd/internal/measure"
-	"github.com/penstock-run/penstock/dispatcher/natsd"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/client"
-	"github.com/penstock-run/penstock/jobs/freeport"
 )
 
 // A pool is the server and the workers of a run.
@@ -29,9 +24,8 @@ type pool struct {
 	options
 	data   string
 	log    *os.File
-	serve  *measure.Process
+	server *measure.Server
 	hosts  []*host
-	nc     *nats.Conn
 	client *client.Client
 
 	submitted, settled, running, failed atomic.Int64
@@ -65,37 +59,19 @@ func begin(ctx context.Context, o options) (p *pool, err error) {
 			err = errors.Join(err, p.close())
 		}
 	}()
-	address, err := freeport.Address()
-	if err != nil {
-		return nil, err
-	}
-	serve := exec.Command(o.program, "serve", "--listen", address, "--http", "127.0.0.1:0", "--slots", "0")
+	serve := exec.Command(o.program, "serve", "--slots", "0")
 	serve.Env = append(os.Environ(), "PENSTOCK_DATA="+p.data, "PENSTOCK_LEASE="+o.lease.String())
 	serve.Stdout, serve.Stderr = p.log, p.log
-	if p.serve, err = measure.Start(ctx, serve); err != nil {
+	if p.server, err = measure.Serve(ctx, serve, p.data, "fleet"); err != nil {
 		return nil, err
 	}
-	if p.nc, err = connect(p.data); err != nil {
-		return nil, err
-	}
-	if p.client, err = client.Open(ctx, p.nc, client.Config{By: "fleet"}); err != nil {
-		return nil, err
-	}
+	p.client = p.server.Client
 	for first := 0; first < o.workers; first += o.host {
 		if err := p.addHost(first, min(o.host, o.workers-first)); err != nil {
 			return nil, err
 		}
 	}
 	return p, p.allPresent(ctx)
-}
-
-// connect opens a connection to the broker of a data directory.
-func connect(data string) (*nats.Conn, error) {
-	at, err := natsd.Find(filepath.Join(data, "nats"))
-	if err != nil {
-		return nil, err
-	}
-	return at.Connect(nats.Timeout(time.Minute))
 }
 
 // addHost starts a process with so many workers. It ends when this one does, since its
@@ -271,9 +247,6 @@ func (p *pool) close() error {
 			wrong = append(wrong, errors.New("a process with workers had to be killed"), <-h.ended)
 		}
 	}
-	if p.nc != nil {
-		p.nc.Close()
-	}
-	wrong = append(wrong, p.serve.End(syscall.SIGTERM, time.Minute), p.log.Close())
+	wrong = append(wrong, p.server.Close(), p.log.Close())
 	return errors.Join(wrong...)
 }

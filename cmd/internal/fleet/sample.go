@@ -48,12 +48,12 @@ func (s *samples) take(ctx context.Context) {
 func (s *samples) sample() error {
 	p := s.pool
 	now := sample{at: time.Since(s.began), settled: float64(p.settled.Load()), inWork: float64(p.running.Load())}
-	processor, err := measure.Processor(p.serve.PID())
+	processor, err := measure.Processor(p.server.Serve.PID())
 	if err != nil {
 		return err
 	}
 	now.processor = processor.Seconds()
-	if now.memory, err = measure.Resident(p.serve.PID()); err != nil {
+	if now.memory, err = measure.Resident(p.server.Serve.PID()); err != nil {
 		return err
 	}
 	if now.load, err = measure.Load(); err != nil {

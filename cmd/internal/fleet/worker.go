@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/penstock-run/penstock/cmd/internal/measure"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/artifact"
 	"github.com/penstock-run/penstock/jobs/event"
@@ -86,7 +87,7 @@ type worker struct {
 
 // work is one worker, until ctx ends.
 func (c *crew) work(ctx context.Context, name string) error {
-	nc, err := connect(c.script.data)
+	nc, err := measure.Connect(c.script.data)
 	if err != nil {
 		return err
 	}

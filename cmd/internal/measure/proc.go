@@ -84,3 +84,38 @@ func Disk(dir string) (bytes float64, err error) {
 	})
 	return bytes, err
 }
+
+// Shared is the memory of a process, in bytes, where what it shares with others counts in parts
+// (PSS); 0 of one that has ended.
+func Shared(pid int) float64 {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
+	if err != nil {
+		return 0
+	}
+	_, after, _ := strings.Cut(string(text), "\nPss:")
+	for field := range strings.FieldsSeq(after) {
+		kib, _ := strconv.ParseFloat(field, 64) // of a process that ends it is empty
+		return kib * 1024
+	}
+	return 0
+}
+
+// Below lists the processes that descend from one.
+func Below(pid int) (found []int) {
+	tasks, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid)) // of a process that has ended there are none
+	for _, t := range tasks {
+		children, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/children", pid, t.Name()))
+		for field := range strings.FieldsSeq(string(children)) {
+			if child, err := strconv.Atoi(field); err == nil {
+				found = append(append(found, child), Below(child)...)
+			}
+		}
+	}
+	return found
+}
+
+// Name is the name of a process's program, of 15 characters at most; "" of one that has ended.
+func Name(pid int) string {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+	return strings.TrimSpace(string(text))
+}

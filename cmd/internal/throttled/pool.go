@@ -13,13 +13,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
 	"github.com/penstock-run/penstock/cmd/internal/measure"
-	"github.com/penstock-run/penstock/dispatcher/natsd"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/client"
-	"github.com/penstock-run/penstock/jobs/freeport"
 )
 
 // idle is the idle timeout of the jobs. Their calls wait for up to half of it; one that would wait for longer parks.
@@ -36,9 +32,8 @@ type pool struct {
 	data, repo string
 	env        []string
 	log        *os.File
-	serve      *measure.Process
+	server     *measure.Server
 	started    []*measure.Process // the workers
-	nc         *nats.Conn
 	client     *client.Client
 }
 
@@ -65,36 +60,25 @@ func begin(ctx context.Context, o options, a *api) (p *pool, err error) {
 			return p, fmt.Errorf("git %v: %w: %s", args, err, out)
 		}
 	}
-	address, err := freeport.Address()
-	if err != nil {
+	if p.server, err = measure.Serve(ctx, p.command("serve", "--slots", "0"), p.data, "throttled"); err != nil {
 		return p, err
 	}
-	if p.serve, err = p.start(ctx, "serve", "--listen", address, "--http", "127.0.0.1:0", "--slots", "0"); err != nil {
-		return p, err
-	}
+	p.client = p.server.Client
 	for n := range o.workers {
-		w, err := p.start(ctx, "worker", "--name", fmt.Sprint("w", n+1), "--slots", strconv.Itoa((o.agents+o.workers-1)/o.workers), "--drain", "1s")
+		w, err := measure.Start(ctx, p.command("worker", "--name", fmt.Sprint("w", n+1), "--slots", strconv.Itoa((o.agents+o.workers-1)/o.workers), "--drain", "1s"))
 		p.started = append(p.started, w)
 		if err != nil {
 			return p, err
 		}
 	}
-	at, err := natsd.Find(filepath.Join(p.data, "nats"))
-	if err != nil {
-		return p, err
-	}
-	if p.nc, err = at.Connect(nats.Timeout(time.Minute)); err != nil {
-		return p, err
-	}
-	p.client, err = client.Open(ctx, p.nc, client.Config{By: "throttled"})
-	return p, err
+	return p, nil
 }
 
-// start starts a program and waits until it is ready.
-func (p *pool) start(ctx context.Context, args ...string) (*measure.Process, error) {
+// command is the program with arguments.
+func (p *pool) command(args ...string) *exec.Cmd {
 	cmd := exec.Command(p.program, args...)
 	cmd.Env, cmd.Stdout, cmd.Stderr = p.env, p.log, p.log
-	return measure.Start(ctx, cmd)
+	return cmd
 }
 
 // submitAll submits all jobs, with the real agents spread evenly among the others.
@@ -146,12 +130,10 @@ const scripted = "command"
 // close ends the workers and then the server.
 func (p *pool) close() error {
 	var wrong []error
-	if p.nc != nil {
-		p.nc.Close()
-	}
-	for _, w := range append(p.started, p.serve) {
+	for _, w := range p.started {
 		wrong = append(wrong, w.End(syscall.SIGTERM, time.Minute))
 	}
+	wrong = append(wrong, p.server.Close())
 	p.upstream.Close()
 	if p.log != nil {
 		wrong = append(wrong, p.log.Close())
