@@ -11,6 +11,7 @@ JOBS     ?= 100000
 WORKERS  ?= 1000
 SLOTS    ?= 20
 AGENTS   ?= 100
+SESSIONS ?= 1000
 REAL     ?= 20
 RATE     ?= 5
 DURATION ?= 6m
@@ -45,7 +46,7 @@ TOOL      = $(GO) tool -modfile=deploy/tools/go.mod
 REPORT    = PENSTOCK_TEST_REQUIRE=$(REQUIRE) $(GO) run ./cmd/internal/repo/testreport
 
 .DEFAULT_GOAL := help
-.PHONY: help build packages release docs try-packages try-reboot try-release try-source images try-images try-compose try-kubernetes try-upgrade chart test race stress fuzz lint fmt generate tidy cross check dev demo bench bench-fleet bench-run bench-scale bench-peers bench-throttled soak
+.PHONY: help build packages release docs try-packages try-reboot try-release try-source images try-images try-compose try-kubernetes try-upgrade chart test race stress fuzz lint fmt generate tidy cross check dev demo bench bench-fleet bench-run bench-scale bench-peers bench-throttled bench-live soak
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -79,6 +80,9 @@ bench-fleet: build ## keep WORKERS scripted workers with SLOTS slots each busy w
 
 bench-throttled: build ## let AGENTS agents, REAL of them Claude Code, make calls for DURATION on an API that allows RATE a second, and fail if these are not used; writes bin/throttled.svg (THROTTLED: more flags)
 	$(GO) run ./cmd/internal/throttled -program bin/penstock -agents $(AGENTS) -real $(REAL) -rate $(RATE) -for $(DURATION) -quota 2m -plot bin/throttled.svg $(THROTTLED)
+
+bench-live: build ## keep SESSIONS sessions in jails live at once in one process, and fail if anything of them is lost (LIVE: more flags)
+	$(GO) run ./cmd/internal/live -program bin/penstock -sessions $(SESSIONS) $(LIVE)
 
 bench-scale: ## measure the leader with many jobs: memory, and how long it is away when it is killed (QUEUED, FINISHED)
 	@PENSTOCK_BENCH_QUEUED=$(QUEUED) PENSTOCK_BENCH_FINISHED=$(FINISHED) deploy/tools/bench.sh Leader 1x ./cmd/penstock

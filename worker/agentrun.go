@@ -33,38 +33,68 @@ func (r *agentRuns) agent(ctx context.Context) error {
 			return err
 		}
 	}
-	launch, err := r.launch(model)
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	s, err := r.agentStart(model, end)
 	if err != nil {
 		return err
 	}
+	defer s.close()
+	err = r.runAgent(ctx, s)
+	r.learn(s.run)
+	return err
+}
+
+// An agentStart is what a run of the agent begins with.
+type agentStart struct {
+	run     *agentrun.Run
+	start   *confine.Start
+	stdin   [][]byte      // what the agent reads first
+	servers *mcpgate.Gate // nil: it has no MCP servers with a URL
+}
+
+func (s *agentStart) close() {
+	if s.servers != nil {
+		s.servers.Close()
+	}
+	s.start.Close()
+}
+
+// agentStart returns what the next run of the agent begins with. The run ends by end.
+func (r *agentRuns) agentStart(model confine.Way, end context.CancelCauseFunc) (*agentStart, error) {
+	launch, err := r.launch(model)
+	if err != nil {
+		return nil, err
+	}
 	plan, err := r.planStart(launch)
 	if err != nil {
-		return verdict.Failed(jobs.AgentMissing, "plan the agent's start", err)
+		return nil, verdict.Failed(jobs.AgentMissing, "plan the agent's start", err)
 	}
 	about := r.plan.Adapter.About()
 	way := r.gateTo(about.API, model)
 	if about.API != "" && r.in.Offline() { // by the worker's policy
-		return verdict.Ended(jobs.InvalidJob, "agent %s needs the %s API, and preset offline has no way to it", about.Name, about.API)
+		return nil, verdict.Ended(jobs.InvalidJob, "agent %s needs the %s API, and preset offline has no way to it", about.Name, about.API)
 	}
 	if about.API != "" && way == nil {
-		return verdict.Ended(jobs.Unauthorized, "the worker has no key for the %s API and queue %s, which agent %s needs: set %s_API_KEY in its environment, or model.keys", about.API, r.of.rec.Queue, about.Name, strings.ToUpper(about.API))
+		return nil, verdict.Ended(jobs.Unauthorized, "the worker has no key for the %s API and queue %s, which agent %s needs: set %s_API_KEY in its environment, or model.keys", about.API, r.of.rec.Queue, about.Name, strings.ToUpper(about.API))
 	}
 	start, err := r.in.Agent(plan, wayTo(model, way))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer start.Close()
 	launch.Penstock, launch.Inside = start.Program, start.Inside
-	ctx, end := context.WithCancelCause(ctx)
-	defer end(nil)
 	cfg := r.runConfig(r.plan.Adapter.Decoder(launch), way, end)
 	cfg.KeepStdin, cfg.Parkable, cfg.Greets, cfg.Hears = plan.KeepStdin, r.canPark(about), about.Protocol != "command", about.Interactive
-	if servers := r.servers(); servers != nil {
-		defer servers.Close()
-		cfg.MCP = servers
+	s := &agentStart{start: start, stdin: plan.Stdin, servers: r.servers()}
+	if s.servers != nil {
+		cfg.MCP = s.servers
 	}
-	run := agentrun.New(cfg)
-	err = r.runAgent(ctx, start, run, plan.Stdin)
+	s.run = agentrun.New(cfg)
+	return s, nil
+}
+
+// learn notes what has become of a run that is over.
+func (r *agentRuns) learn(run *agentrun.Run) {
 	report := run.Report()
 	r.terminals += report.Terminals
 	r.again = report.Again
@@ -73,7 +103,6 @@ func (r *agentRuns) agent(ctx context.Context) error {
 	r.at = report.Position
 	r.of.conversation.EndRun(report.Turn)
 	r.parked = report.Parked
-	return err
 }
 
 // runConfig is what a run of the agent has from its attempt. The run ends by end.
@@ -99,19 +128,18 @@ func (r *agentRuns) runConfig(decoder agent.Decoder, way *gate.Gate, end context
 	}
 }
 
-// runAgent starts the agent's jail and runs the agent in it to its end. Stdin is what it
-// reads first.
-func (r *agentRuns) runAgent(ctx context.Context, start *confine.Start, run *agentrun.Run, stdin [][]byte) error {
+// runAgent starts the agent's jail and runs the agent in it to its end.
+func (r *agentRuns) runAgent(ctx context.Context, s *agentStart) error {
 	out := agentrun.NewOutput()
-	p, err := r.of.jails.Start(ctx, r.in, start, sandbox.Streams{Stdout: out.Stdout, Stderr: out.Stderr, StdinPipe: true})
+	p, err := r.of.jails.Start(ctx, r.in, s.start, sandbox.Streams{Stdout: out.Stdout, Stderr: out.Stderr, StdinPipe: true})
 	if err != nil {
 		return err
 	}
 	defer r.of.cleanup.release("jail", func() error { return p.Close(context.WithoutCancel(ctx)) })
 	defer r.of.touched.Watch(ctx, r.space)()
-	listeners := start.Listeners(p)
-	exit, errs := run.Wait(ctx, p, agentrun.Attached{Stdin: stdin, Output: out, Model: listeners.Model, Inside: listeners.Inside})
-	err = run.Verdict(ctx, r.in.Reached("the agent", exit), exit, errs...)
+	listeners := s.start.Listeners(p)
+	exit, errs := s.run.Wait(ctx, p, agentrun.Attached{Stdin: s.stdin, Output: out, Model: listeners.Model, Inside: listeners.Inside})
+	err = s.run.Verdict(ctx, r.in.Reached("the agent", exit), exit, errs...)
 	r.of.refused.Limits("the agent", exit)
 	return err
 }

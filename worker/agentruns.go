@@ -29,10 +29,10 @@ type agentRuns struct {
 	shared  sharedbudget.Set // of the budgets that the job shares
 
 	// What the runs begin from.
-	plan    preparation.Plan
+	plan    *preparation.Plan
 	pinned  agent.Program // of the version that the job names; without one, empty
 	space   *workspace.Workspace
-	in      confine.Jail
+	in      *confine.Jail
 	reports *testreports.Reader // of the checks
 	notice  string              // what the agent must know of its workspace; "" if that is new
 	depends []agent.Dependency  // on which the job depends

@@ -13,7 +13,6 @@ import (
 	"github.com/penstock-run/penstock/jobs/queue"
 	"github.com/penstock-run/penstock/jobs/ratelimit"
 	"github.com/penstock-run/penstock/jobs/session"
-	"github.com/penstock-run/penstock/worker/internal/confine"
 	"github.com/penstock-run/penstock/worker/internal/diskspace"
 	"github.com/penstock-run/penstock/worker/internal/preparation"
 	"github.com/penstock-run/penstock/worker/internal/sharedbudget"
@@ -33,14 +32,14 @@ const (
 // An attempt is one try of a job, from the claim to the verdict:
 //
 //	handle: keep ─▶ begin ─▶ run ─▶ settle
-//	run:    Plan ─▶ Afford ─▶ Admit ─▶ Workspace ─▶ equip ─▶ work ─▶ conclude
+//	run:    Plan ─▶ afford ─▶ admit ─▶ Workspace ─▶ equip ─▶ work ─▶ conclude
 //
 // Its parts know what was claimed, but not each other.
 type attempt struct {
 	of          *claimed
 	rec         jobs.Record // as the attempt has left it
 	tally       *diskspace.Tally
-	preparation preparation.Preparation
+	preparation *preparation.Preparation
 	inbox       *inbox
 	runs        *agentRuns
 }
@@ -124,28 +123,25 @@ func (a *attempt) begin(ctx context.Context) error {
 }
 
 // run is the way of a job through a worker. A nil error is a success.
+//
+// While the agent runs, this function and those below it wait, once for each session that is live. So
+// what needs much of the stack is in functions that have returned by then.
 func (a *attempt) run(ctx context.Context) (err error) {
 	plan, err := a.preparation.Plan(ctx)
 	if err != nil {
 		return err
 	}
-	unpin, err := a.runs.pin(ctx, plan.Job)
+	unpin, err := a.runs.pin(ctx, plan)
 	if err != nil {
 		return err
 	}
 	defer unpin()
-	if err := spending.Afford(a.rec, plan.Job.Budget); err != nil {
-		return err
-	}
-	api := cmp.Or(plan.Adapter.About().API, "anthropic")
-	if a.runs.shared, err = sharedbudget.Afford(ctx, ledger.Of(a.of.cfg.Queue.Workers()), sharedbudget.Job{Record: a.rec, Job: plan.Job, API: api, Keys: a.of.cfg.Gates[api].KeyNames(a.rec.Queue)}); err != nil {
+	if err := a.afford(ctx, plan); err != nil {
 		return err
 	}
 	defer a.runs.shared.Flush()
-	if calls := plan.Adapter.About().API != "" || plan.Job.Agent.Model != ""; calls {
-		if err := sharedlimits.Admit(ctx, ratelimit.Of(a.of.cfg.Queue.Workers()), a.of.cfg.Gates[api], a.rec.Queue, plan.Job.Agent.Model); err != nil {
-			return err
-		}
+	if err := a.admit(ctx, plan); err != nil {
+		return err
 	}
 	space, err := a.preparation.Workspace(ctx, plan)
 	if err != nil {
@@ -154,33 +150,52 @@ func (a *attempt) run(ctx context.Context) (err error) {
 	defer func() {
 		a.of.cleanup.release("workspace", func() error { return a.vacate(ctx, space, verdict.Of(ctx, err)) })
 	}()
-	in, err := a.equip(ctx, plan, space)
-	if err != nil {
+	if err := a.equip(ctx, plan, space); err != nil {
 		return err
 	}
-	defer a.of.jails.Wait(in)
-	err = a.work(ctx, in, space)
+	defer a.of.jails.Wait(a.runs.in)
+	err = a.work(ctx, space)
 	if over := context.Cause(ctx); errors.Is(over, jobs.ErrFenced) || errors.Is(over, jobs.ErrDraining) {
 		return over // somebody else will do it again: nothing of this counts
 	}
 	return a.conclude(ctx, space, err)
 }
 
-// equip restores what the attempt begins from, and returns the jail of its programs.
-func (a *attempt) equip(ctx context.Context, plan preparation.Plan, space *workspace.Workspace) (in confine.Jail, err error) {
+// afford returns why no budget allows the job to begin, and opens those that it shares.
+func (a *attempt) afford(ctx context.Context, plan *preparation.Plan) (err error) {
+	if err := spending.Afford(a.rec, plan.Job.Budget); err != nil {
+		return err
+	}
+	api := modelAPI(plan)
+	a.runs.shared, err = sharedbudget.Afford(ctx, ledger.Of(a.of.cfg.Queue.Workers()), sharedbudget.Job{Record: a.rec, Job: plan.Job, API: api, Keys: a.of.cfg.Gates[api].KeyNames(a.rec.Queue)})
+	return err
+}
+
+// admit returns why the limits of a model API do not allow the job to begin, if it makes calls.
+func (a *attempt) admit(ctx context.Context, plan *preparation.Plan) error {
+	if plan.Adapter.About().API == "" && plan.Job.Agent.Model == "" {
+		return nil
+	}
+	return sharedlimits.Admit(ctx, ratelimit.Of(a.of.cfg.Queue.Workers()), a.of.cfg.Gates[modelAPI(plan)], a.rec.Queue, plan.Job.Agent.Model)
+}
+
+// modelAPI is the model API whose keys a job uses.
+func modelAPI(plan *preparation.Plan) string { return cmp.Or(plan.Adapter.About().API, "anthropic") }
+
+// equip restores what the attempt begins from, and makes the jail of its programs.
+func (a *attempt) equip(ctx context.Context, plan *preparation.Plan, space *workspace.Workspace) (err error) {
 	a.runs.plan, a.runs.space = plan, space
 	a.runs.reports = testreports.New(space, plan.Job.CheckReports, a.of.clean)
 	if a.runs.notice, err = a.preparation.Restore(ctx, plan, space); err != nil {
-		return in, err
+		return err
 	}
 	if a.runs.in, err = a.of.confine(plan, space); err != nil {
-		return in, err
+		return err
 	}
 	if err := a.runs.begin(ctx, plan.Capsule, plan.Why); err != nil {
-		return in, err
+		return err
 	}
-	a.runs.in, err = a.runs.in.Reach()
-	return a.runs.in, err
+	return a.runs.in.Reach()
 }
 
 // conclude takes what the agent left, and delivers it where that is a success.

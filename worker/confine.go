@@ -32,7 +32,7 @@ func (c Config) confinement() confine.Config {
 }
 
 // newPreparation returns the attempt's preparation, which has made nothing yet.
-func (c *claimed) newPreparation() preparation.Preparation {
+func (c *claimed) newPreparation() *preparation.Preparation {
 	return preparation.New(preparation.Config{
 		Job: c.job, Record: c.rec, Epoch: c.claim.Epoch(), Name: c.name(),
 		Confine: c.cfg.confinement(), Strategy: c.cfg.Workspace, Spaces: c.cfg.Spaces, Agents: c.cfg.Agents, Signers: c.cfg.Signers,
@@ -42,7 +42,7 @@ func (c *claimed) newPreparation() preparation.Preparation {
 }
 
 // confine returns the jail of the attempt's programs.
-func (c *claimed) confine(plan preparation.Plan, space *workspace.Workspace) (confine.Jail, error) {
+func (c *claimed) confine(plan *preparation.Plan, space *workspace.Workspace) (*confine.Jail, error) {
 	keepHome := plan.Job.CheckRounds > 0 && plan.Adapter.About().Resume || c.conversation.Continues()
 	return confine.New(c.cfg.confinement(), confine.Request{
 		Job: plan.Job, Label: poolmark.Label(c.name(), c.cfg.Pool), Backend: plan.Backend, Space: space, KeepHome: keepHome,

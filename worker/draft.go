@@ -86,7 +86,7 @@ func (r *agentRuns) describe(ctx context.Context, change workspace.Change) (stri
 	answer := &agentrun.Answer{Limit: outcome.MaxDraft, Decoder: r.plan.Adapter.Decoder(launch)}
 	cfg := r.runConfig(answer, way, end)
 	cfg.KeepStdin, cfg.Greets = plan.KeepStdin, r.plan.Adapter.About().Protocol != "command"
-	err = r.runAgent(ctx, start, agentrun.New(cfg), plan.Stdin)
+	err = r.runAgent(ctx, &agentStart{run: agentrun.New(cfg), start: start, stdin: plan.Stdin})
 	r.used.Add(answer.Total())
 	return answer.Text(), err
 }

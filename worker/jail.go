@@ -9,6 +9,7 @@ import (
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/gate"
 	"github.com/penstock-run/penstock/worker/internal/confine"
+	"github.com/penstock-run/penstock/worker/internal/preparation"
 )
 
 // launch collects what the adapter has to know.
@@ -45,12 +46,13 @@ func (r *agentRuns) launch(api confine.Way) (agent.Launch, error) {
 
 // pin takes the version of the agent that the job names, if it names one. It stays installed
 // until release is called.
-func (r *agentRuns) pin(ctx context.Context, job jobs.Job) (release func(), err error) {
-	if job.Agent.Version == "" {
+func (r *agentRuns) pin(ctx context.Context, plan *preparation.Plan) (release func(), err error) {
+	named := plan.Job.Agent
+	if named.Version == "" {
 		return func() {}, nil
 	}
 	var done func() error
-	r.pinned, done, err = r.of.cfg.Agents.Use(ctx, job.Agent.Name, job.Agent.Version, job.Isolation == jobs.IsolationContainer)
+	r.pinned, done, err = r.of.cfg.Agents.Use(ctx, named.Name, named.Version, plan.Job.Isolation == jobs.IsolationContainer)
 	if err != nil {
 		return nil, err
 	}

@@ -6,25 +6,24 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/event"
-	"github.com/penstock-run/penstock/worker/internal/confine"
 	"github.com/penstock-run/penstock/worker/internal/verdict"
 	"github.com/penstock-run/penstock/worker/workspace"
 )
 
 // setup brings into the workspace what the job's setup commands write. Where
 // another job of this host had the same done, it takes that over.
-func (a *attempt) setup(ctx context.Context, in confine.Jail, space *workspace.Workspace) error {
+func (a *attempt) setup(ctx context.Context, space *workspace.Workspace) error {
 	if len(a.of.job.Setup) == 0 {
 		return nil
 	}
 	began := time.Now()
-	key, why, err := a.setupKey(in, space)
+	key, why, err := a.setupKey(space)
 	if err != nil {
 		return err
 	}
 	var ran error
 	took, reused, err := space.Setup(ctx, key, func(ctx context.Context, layer *workspace.Workspace) error {
-		ran = a.of.jails.Run(ctx, in.Around(layer), jobs.SetupFailed, a.of.job.Setup, nil)
+		ran = a.of.jails.Run(ctx, a.runs.in.Around(layer), jobs.SetupFailed, a.of.job.Setup, nil)
 		return ran
 	})
 	switch {
@@ -48,7 +47,7 @@ func (a *attempt) setup(ctx context.Context, in confine.Jail, space *workspace.W
 
 // setupKey names all that setup depends on besides the commit. It is "" where what
 // it writes is for this job alone, and then says why.
-func (a *attempt) setupKey(in confine.Jail, space *workspace.Workspace) (key, why string, err error) {
+func (a *attempt) setupKey(space *workspace.Workspace) (key, why string, err error) {
 	switch {
 	case a.of.cfg.SetupCache == 0:
 		why = "the worker's setting setup_cache is 0"
@@ -59,7 +58,7 @@ func (a *attempt) setupKey(in confine.Jail, space *workspace.Workspace) (key, wh
 	case space.Unsaved():
 		why = "the workspace begins from a salvage"
 	default:
-		return in.SetupKey(time.Now().UnixNano() / int64(a.of.cfg.SetupCache))
+		return a.runs.in.SetupKey(time.Now().UnixNano() / int64(a.of.cfg.SetupCache))
 	}
 	return "", why, nil
 }

@@ -11,6 +11,9 @@ import (
 // that never ends.
 const MaxLine = 8 << 20
 
+// readBuffer is small: agents are silent for most of their time, and there are two streams of each.
+const readBuffer = 4 << 10
+
 // keepBuffer is the largest buffer that is kept from line to line.
 const keepBuffer = 256 << 10
 
@@ -32,7 +35,7 @@ type Line struct {
 // beginning, and says how much is missing. It returns nil at the end of r, or the first
 // error of r or fn. It passes what was read before an error of r to fn first.
 func ReadLines(r io.Reader, stream string, limit int, fn func(Line) error) error {
-	in := bufio.NewReaderSize(r, 64<<10)
+	in := bufio.NewReaderSize(r, readBuffer)
 	line := Line{Stream: stream}
 	var kept []byte
 	for {

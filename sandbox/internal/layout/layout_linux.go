@@ -19,9 +19,15 @@ var sharedEtc = []string{"ssl", "pki", "crypto-policies", "alternatives", "fonts
 
 // copiedEtc are files that a jail gets a copy of.
 var copiedEtc = []string{
-	"ld.so.cache", "ld.so.conf", "localtime", "timezone", "nsswitch.conf", "protocols", "services", "mime.types",
-	"os-release", "debian_version", "gai.conf",
+	"/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/localtime", "/etc/timezone", "/etc/nsswitch.conf", "/etc/protocols", "/etc/services", "/etc/mime.types",
+	"/etc/os-release", "/etc/debian_version", "/etc/gai.conf",
 }
+
+// copies are the contents of such files: a hundred kilobytes, which each jail keeps for as long as it runs.
+var copies = memory[sandbox.File]{of: func(path string) (sandbox.File, error) {
+	data, err := os.ReadFile(path)
+	return sandbox.File{Path: path, Data: data}, err
+}}
 
 // Read looks at the host for a jail with spec, and at the places that it
 // names. It changes nothing.
@@ -78,12 +84,7 @@ func (h *Host) readSystem(spec sandbox.Spec) error {
 			h.Shared = append(h.Shared, sandbox.Mount{Source: p, Target: "/etc/" + name})
 		}
 	}
-	for _, name := range copiedEtc {
-		if b, err := os.ReadFile("/etc/" + name); err == nil {
-			h.Copied = append(h.Copied, sandbox.File{Path: "/etc/" + name, Data: b})
-		}
-	}
-	h.Packages = installed.read()
+	h.Copied, h.Packages = copies.read(copiedEtc), digests.read(installed)
 	h.Hidden = existing(rootfs.Hidden)
 	if os.Geteuid() == 0 {
 		h.Hidden = append(h.Hidden, existing(rootfs.HiddenFromRoot)...)

@@ -51,10 +51,10 @@ func TestRoot(t *testing.T) {
 func TestPackageLists(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "status")
-	l := lists{paths: []string{file, file + ".missing"}}
+	l, paths := memory[Digest]{of: digest}, []string{file, file + ".missing"}
 	read := func() string {
 		t.Helper()
-		all := l.read()
+		all := l.read(paths)
 		if len(all) != 1 || all[0].Path != file {
 			t.Fatalf("got %v", all)
 		}
@@ -66,7 +66,7 @@ func TestPackageLists(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if all := l.read(); len(all) != 0 {
+	if all := l.read(paths); len(all) != 0 {
 		t.Errorf("without any: %v", all)
 	}
 	write(file, "one")

@@ -6,15 +6,22 @@ import (
 	"io/fs"
 	"os"
 	"strconv"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
+
+// buffers are what directories are read into. Each jail is measured once a second, so new ones would be
+// most of the garbage of a worker with many jails.
+var buffers = sync.Pool{New: func() any { return new([64 << 10]byte) }}
 
 // Trees measures what is at and below dirs, and stops early once it is more
 // than most. A file with several names counts once, a directory that is below
 // another of dirs too. What comes and goes meanwhile may or may not count.
 func Trees(dirs []string, most Size) (Size, error) {
-	w := &walker{most: most, seen: map[inode]struct{}{}, buf: make([]byte, 64<<10), root: os.Geteuid() == 0}
+	buf := buffers.Get().(*[64 << 10]byte)
+	defer buffers.Put(buf)
+	w := &walker{most: most, seen: map[inode]struct{}{}, buf: buf[:], root: os.Geteuid() == 0}
 	var roots []int
 	defer func() {
 		for _, fd := range roots {

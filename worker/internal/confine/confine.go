@@ -109,8 +109,8 @@ type Jail struct {
 // shown inside, so they go to a directory of the host, which is removed with the
 // workspace. The home of an agent that resumes its conversation is such a directory,
 // too.
-func New(cfg Config, req Request) (Jail, error) {
-	j := Jail{
+func New(cfg Config, req Request) (*Jail, error) {
+	j := &Jail{
 		cfg: cfg, req: req, Backend: req.Backend, Unjailed: req.Backend.Name() == "none",
 		Cwd: sandbox.WorkspacePath, home: sandbox.HomePath, Files: inputDir, gate: gateAddress,
 	}
@@ -119,11 +119,11 @@ func New(cfg Config, req Request) (Jail, error) {
 	}
 	beside, err := req.Space.Beside()
 	if err != nil {
-		return Jail{}, verdict.Failed(jobs.WorkspaceFailed, "make a directory for the agent's input", err)
+		return nil, verdict.Failed(jobs.WorkspaceFailed, "make a directory for the agent's input", err)
 	}
 	home := path.Join(beside, "home")
 	if err := os.Mkdir(home, 0o700); err != nil {
-		return Jail{}, verdict.Failed(jobs.WorkspaceFailed, "make the agent's home", err)
+		return nil, verdict.Failed(jobs.WorkspaceFailed, "make the agent's home", err)
 	}
 	if !j.Unjailed {
 		j.Kept = home
@@ -135,20 +135,21 @@ func New(cfg Config, req Request) (Jail, error) {
 }
 
 // Around returns the same jail around another workspace.
-func (j Jail) Around(space Space) Jail {
-	j.req.Space = space
-	return j
+func (j *Jail) Around(space Space) *Jail {
+	other := *j
+	other.req.Space = space
+	return &other
 }
 
 // container reports whether the job's programs come from an image.
-func (j Jail) container() bool { return j.req.Job.Isolation == jobs.IsolationContainer }
+func (j *Jail) container() bool { return j.req.Job.Isolation == jobs.IsolationContainer }
 
 // shared reports whether programs outside of the jail can reach its listeners.
-func (j Jail) shared() bool { return j.Unjailed || j.Backend.Name() == "seatbelt" }
+func (j *Jail) shared() bool { return j.Unjailed || j.Backend.Name() == "seatbelt" }
 
 // Attachable reports whether the agent's jail can have terminals. The policy restricts
 // people: an agent's own terminals give it no more rights.
-func (j Jail) Attachable() bool {
+func (j *Jail) Attachable() bool {
 	return (j.cfg.Policy.Attach != "deny" || j.req.Job.Agent.Terminals) && j.Backend.Name() != "seatbelt"
 }
 

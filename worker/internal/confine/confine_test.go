@@ -46,7 +46,7 @@ func at(l net.Listener) string {
 	return "host"
 }
 
-func jailOf(t *testing.T, backend string, job jobs.Job) Jail {
+func jailOf(t *testing.T, backend string, job jobs.Job) *Jail {
 	t.Helper()
 	cfg := Config{
 		Program: "/usr/bin/penstock", Secret: func(name string) (string, bool) { return "value of " + name, true },
@@ -59,7 +59,7 @@ func jailOf(t *testing.T, backend string, job jobs.Job) Jail {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if j, err = j.Reach(); err != nil {
+	if err := j.Reach(); err != nil {
 		t.Fatal(err)
 	}
 	return j

@@ -56,7 +56,7 @@ func (c Config) Permits(job jobs.Job, strategy, delivers string) error {
 
 // Reached says which of the job's limits ended a program that did not succeed,
 // if one did. The program's own report of its end would blame another cause.
-func (j Jail) Reached(program string, exit sandbox.Exit) error {
+func (j *Jail) Reached(program string, exit sandbox.Exit) error {
 	l := j.cfg.Policy.Limits.Fill(agentLimits(j.req.Job)).WithDefaults()
 	l.Disk = cmp.Or(l.Disk, j.cfg.DiskLimit)
 	for _, r := range []struct {

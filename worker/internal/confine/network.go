@@ -10,15 +10,11 @@ import (
 	"github.com/penstock-run/penstock/worker/internal/verdict"
 )
 
-// Reach returns the jail with the network that the job requests: none, the hosts on a
-// list, or the host's network; and with the worker's own way to the job's MCP servers.
-func (j Jail) Reach() (Jail, error) {
-	j, err := j.reachServers()
-	if err != nil {
-		return j, err
-	}
-	if j.req.Job.Sandbox.Network != jobs.NetworkAllowlist {
-		return j, nil
+// Reach gives the jail the network that the job requests: none, the hosts on a
+// list, or the host's network; and the worker's own way to the job's MCP servers.
+func (j *Jail) Reach() error {
+	if err := j.reachServers(); err != nil || j.req.Job.Sandbox.Network != jobs.NetworkAllowlist {
+		return err
 	}
 	cfg := j.cfg.Network
 	cfg.Hosts = slices.Concat(cfg.Hosts, j.cfg.Policy.Hosts, j.req.Job.Sandbox.AllowHosts)
@@ -29,7 +25,7 @@ func (j Jail) Reach() (Jail, error) {
 	}
 	network, err := gate.NewNetwork(cfg)
 	if err != nil {
-		return j, verdict.Failed(jobs.InvalidJob, "allow hosts", err)
+		return verdict.Failed(jobs.InvalidJob, "allow hosts", err)
 	}
 	j.Network, j.listen = network, network.Listen()
 	if j.Unjailed {
@@ -37,34 +33,34 @@ func (j Jail) Reach() (Jail, error) {
 		// programs to use the proxy.
 		address, err := freeAddress()
 		if err != nil {
-			return j, verdict.Failed(jobs.WorkspaceFailed, "find a port for the way to the allowed hosts", err)
+			return verdict.Failed(jobs.WorkspaceFailed, "find a port for the way to the allowed hosts", err)
 		}
 		j.listen = []string{address}
 	}
 	j.env = network.Env(j.listen[0])
-	return j, nil
+	return nil
 }
 
 // bounded is a network with the budget of the jail.
-func (j Jail) bounded(cfg gate.NetworkConfig) gate.NetworkConfig {
+func (j *Jail) bounded(cfg gate.NetworkConfig) gate.NetworkConfig {
 	budget := j.cfg.Policy.Limits.FillBudget(Budget(j.req.Job.Sandbox.Limits))
 	cfg.MaxBytes, cfg.MaxConnections, cfg.Refused = budget.Traffic, budget.Connections, j.req.Refused
 	return cfg
 }
 
-// reachServers returns the jail with a way to the job's MCP servers that have a URL. No program of
+// reachServers gives the jail a way to the job's MCP servers that have a URL. No program of
 // the jail can use it for anything else.
-func (j Jail) reachServers() (Jail, error) {
+func (j *Jail) reachServers() error {
 	hosts := serverHosts(j.req.Job)
 	if len(hosts) == 0 {
-		return j, nil
+		return nil
 	}
 	cfg := j.bounded(j.cfg.Network)
 	// Those of the worker and of its policy are for names that lead to private networks.
 	cfg.Hosts, cfg.Ask = slices.Concat(cfg.Hosts, j.cfg.Policy.Hosts, j.cfg.Policy.MCPHosts, hosts), nil
 	var err error
 	j.Servers, err = gate.NewNetwork(cfg)
-	return j, verdict.Failed(jobs.InvalidJob, "allow the hosts of MCP servers", err)
+	return verdict.Failed(jobs.InvalidJob, "allow the hosts of MCP servers", err)
 }
 
 // serverHosts are the hosts, with ports, of a job's MCP servers that have a URL.
@@ -79,7 +75,7 @@ func serverHosts(job jobs.Job) (hosts []string) {
 }
 
 // Offline reports whether the jail has no way out, not even to a model API.
-func (j Jail) Offline() bool {
+func (j *Jail) Offline() bool {
 	preset := j.req.Job.Sandbox.Preset
 	if preset == "strict" && j.cfg.Policy.Preset != "" {
 		preset = j.cfg.Policy.Preset
@@ -88,7 +84,7 @@ func (j Jail) Offline() bool {
 }
 
 // connect gives a jail the network. Variables of the job itself stay.
-func (j Jail) connect(s *sandbox.Spec) {
+func (j *Jail) connect(s *sandbox.Spec) {
 	switch j.req.Job.Sandbox.Network {
 	case jobs.NetworkFull:
 		s.Network = sandbox.NetworkFull

@@ -14,7 +14,7 @@ import (
 // SetupKey names everything that the job's setup depends on besides the commit, as far
 // as this host knows: the commands, and their jail, in a period of time. It is "" if
 // the output of setup is for this job alone, and then it returns why.
-func (j Jail) SetupKey(period int64) (key, why string, err error) {
+func (j *Jail) SetupKey(period int64) (key, why string, err error) {
 	j.req.Trace = jobs.Trace{} // is another one in each attempt, and no command works by it
 	s, err := j.around()
 	if err != nil {

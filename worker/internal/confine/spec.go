@@ -28,7 +28,7 @@ var without = []sandbox.Feature{
 }
 
 // base is the jail of every program of the attempt.
-func (j Jail) base() (sandbox.Spec, error) {
+func (j *Jail) base() (sandbox.Spec, error) {
 	s, err := j.around()
 	if err == nil {
 		j.req.Space.Show(&s)
@@ -37,7 +37,7 @@ func (j Jail) base() (sandbox.Spec, error) {
 }
 
 // around is the jail without the workspace.
-func (j Jail) around() (sandbox.Spec, error) {
+func (j *Jail) around() (sandbox.Spec, error) {
 	job := j.req.Job
 	s := sandbox.Spec{Env: j.environment(), Limits: agentLimits(job), Label: j.req.Label, Image: job.Image}
 	if job.Sandbox.Preset != "strict" {
@@ -68,7 +68,7 @@ func (j Jail) around() (sandbox.Spec, error) {
 
 // environment is the environment of every program of the attempt, besides its own
 // variables. It inherits nothing from the worker.
-func (j Jail) environment() []string {
+func (j *Jail) environment() []string {
 	vars := map[string]string{
 		"PATH": Path,
 		"HOME": j.home, "TMPDIR": "/tmp", "LANG": "C.UTF-8", "USER": "agent", "LOGNAME": "agent", "SHELL": "/bin/sh", "TERM": "dumb",
@@ -89,7 +89,7 @@ func (j Jail) environment() []string {
 }
 
 // showPlan shows the files and mounts of an agent's plan.
-func (j Jail) showPlan(s *sandbox.Spec, plan agent.Plan) error {
+func (j *Jail) showPlan(s *sandbox.Spec, plan agent.Plan) error {
 	var files []sandbox.File
 	for _, f := range plan.Files {
 		mode := fs.FileMode(0o644)
@@ -107,7 +107,7 @@ func (j Jail) showPlan(s *sandbox.Spec, plan agent.Plan) error {
 
 // show makes files and directories visible where spec says. Without a jail
 // the directories of the host are where they are, and files are written.
-func (j Jail) show(s *sandbox.Spec, files []sandbox.File, mounts []sandbox.Mount) error {
+func (j *Jail) show(s *sandbox.Spec, files []sandbox.File, mounts []sandbox.Mount) error {
 	if !j.Unjailed {
 		s.Files, s.Mounts = append(s.Files, files...), append(s.Mounts, mounts...)
 		return nil
@@ -124,7 +124,7 @@ func (j Jail) show(s *sandbox.Spec, files []sandbox.File, mounts []sandbox.Mount
 }
 
 // link shows a program of the host in the jail. Without one it is a link to it.
-func (j Jail) link(s *sandbox.Spec, program, at string) error {
+func (j *Jail) link(s *sandbox.Spec, program, at string) error {
 	if !j.Unjailed {
 		s.Mounts = append(s.Mounts, sandbox.Mount{Source: program, Target: at})
 		return nil

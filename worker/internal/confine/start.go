@@ -31,7 +31,7 @@ func (w Way) Close() {
 
 // Model returns the way to the model API. For a job with the host's network it is a
 // port of the host; it is opened if the worker serves any API.
-func (j Jail) Model(served bool) (Way, error) {
+func (j *Jail) Model(served bool) (Way, error) {
 	if j.req.Job.Sandbox.Network != jobs.NetworkFull || !served {
 		return Way{Address: j.gate, Served: served}, nil
 	}
@@ -95,7 +95,7 @@ func (s *Start) named(listeners []net.Listener) Listeners {
 
 // Agent returns the jail of the agent's own process. Model is its way to the model API;
 // nil: it has none.
-func (j Jail) Agent(plan agent.Plan, model *Way) (*Start, error) {
+func (j *Jail) Agent(plan agent.Plan, model *Way) (*Start, error) {
 	spec, err := j.base()
 	if err != nil {
 		return nil, err
@@ -137,7 +137,7 @@ func (s *Start) listenForModel(address string) {
 }
 
 // Command returns the jail of a command of the job.
-func (j Jail) Command(command string) (*Start, error) {
+func (j *Jail) Command(command string) (*Start, error) {
 	spec, err := j.base()
 	spec.Args = []string{"/bin/sh", "-c", command}
 	return &Start{Spec: spec}, err
@@ -146,7 +146,7 @@ func (j Jail) Command(command string) (*Start, error) {
 // Draft returns the jail of an agent that only answers: an empty workspace, no secret,
 // no network, and no writable files. Model is its way to the model API; nil: it has
 // none.
-func (j Jail) Draft(plan agent.Plan, model *Way) (*Start, error) {
+func (j *Jail) Draft(plan agent.Plan, model *Way) (*Start, error) {
 	spec, err := j.around()
 	if err != nil {
 		return nil, err
@@ -170,7 +170,7 @@ func (j Jail) Draft(plan agent.Plan, model *Way) (*Start, error) {
 }
 
 // showProgram shows the command penstock in the agent's jail.
-func (j Jail) showProgram(s *Start) error {
+func (j *Jail) showProgram(s *Start) error {
 	if j.cfg.Program == "" {
 		return nil
 	}
@@ -194,7 +194,7 @@ func firstInPath(s *sandbox.Spec, dir string) {
 
 // openInside opens a listener for the worker in the agent's jail, or on the host if the
 // jail has no loopback of its own. A jail without any way out has none.
-func (j Jail) openInside(s *Start) error {
+func (j *Jail) openInside(s *Start) error {
 	if j.Offline() {
 		return nil
 	}
@@ -215,7 +215,7 @@ func (j Jail) openInside(s *Start) error {
 }
 
 // terminals says why an agent that requests terminals cannot have them here.
-func (j Jail) terminals(s *Start) error {
+func (j *Jail) terminals(s *Start) error {
 	switch {
 	case !j.req.Job.Agent.Terminals:
 		return nil
@@ -226,7 +226,7 @@ func (j Jail) terminals(s *Start) error {
 }
 
 // remoteServers says why an agent cannot use the MCP servers of its job that have a URL.
-func (j Jail) remoteServers(s *Start) error {
+func (j *Jail) remoteServers(s *Start) error {
 	if j.Servers == nil {
 		return nil
 	}

@@ -20,7 +20,7 @@ type Reports func(context.Context) (read func(context.Context) *jobs.Tests)
 // Run runs the job's setup or check commands, one after the other, until one fails; the
 // job then failed for that reason. A command that failed by itself is a [CommandError].
 // reports may be nil.
-func (s *Set) Run(ctx context.Context, in confine.Jail, reason jobs.Reason, commands []string, reports Reports) error {
+func (s *Set) Run(ctx context.Context, in *confine.Jail, reason jobs.Reason, commands []string, reports Reports) error {
 	for _, command := range commands {
 		check, err := s.command(ctx, in, command, reports)
 		if check.Command != "" { // it ran, however it ended
@@ -45,7 +45,7 @@ type CommandError struct {
 func (e *CommandError) Unwrap() error { return e.error }
 
 // command runs one command in a jail of its own. Its output becomes events.
-func (s *Set) command(ctx context.Context, in confine.Jail, command string, reports Reports) (event.CheckEnded, error) {
+func (s *Set) command(ctx context.Context, in *confine.Jail, command string, reports Reports) (event.CheckEnded, error) {
 	began := time.Now()
 	s.cfg.Tell(event.Make(event.CheckStarted{Command: command}))
 	start, err := in.Command(command)

@@ -49,7 +49,7 @@ type Set struct {
 func New(cfg Config) *Set { return &Set{cfg: cfg} }
 
 // Start starts a jail, reports it, and connects it to the allowed hosts.
-func (s *Set) Start(ctx context.Context, in confine.Jail, start *confine.Start, streams sandbox.Streams) (*sandbox.Process, error) {
+func (s *Set) Start(ctx context.Context, in *confine.Jail, start *confine.Start, streams sandbox.Streams) (*sandbox.Process, error) {
 	began := time.Now()
 	p, err := sandbox.Start(ctx, in.Backend, start.Spec, streams)
 	if s.cfg.Started != nil {
@@ -75,7 +75,7 @@ func (s *Set) Start(ctx context.Context, in confine.Jail, start *confine.Start, 
 }
 
 // connect serves the connections of a jail to the allowed hosts until the jail ends.
-func (s *Set) connect(ctx context.Context, in confine.Jail, p *sandbox.Process, listeners []net.Listener) {
+func (s *Set) connect(ctx context.Context, in *confine.Jail, p *sandbox.Process, listeners []net.Listener) {
 	if in.Network == nil {
 		return
 	}
@@ -85,7 +85,7 @@ func (s *Set) connect(ctx context.Context, in confine.Jail, p *sandbox.Process, 
 }
 
 // Wait waits until no jail uses the network any more, and reports its usage.
-func (s *Set) Wait(in confine.Jail) {
+func (s *Set) Wait(in *confine.Jail) {
 	if in.Network == nil && in.Servers == nil {
 		return
 	}

@@ -66,7 +66,7 @@ type Config struct {
 type Preparation struct{ cfg Config }
 
 // New returns a preparation that has made nothing yet.
-func New(cfg Config) Preparation { return Preparation{cfg} }
+func New(cfg Config) *Preparation { return &Preparation{cfg} }
 
 // A Plan says what an attempt runs, and from where it begins.
 type Plan struct {
@@ -79,30 +79,30 @@ type Plan struct {
 }
 
 // Plan checks the job, and chooses its agent, its backend and its beginning.
-func (p Preparation) Plan(ctx context.Context) (plan Plan, err error) {
-	plan.Job = p.cfg.Job
+func (p *Preparation) Plan(ctx context.Context) (_ *Plan, err error) {
+	plan := &Plan{Job: p.cfg.Job}
 	if err := p.acceptable(); err != nil {
-		return Plan{}, err
+		return nil, err
 	}
 	if plan.Adapter, err = p.cfg.Agents.Get(plan.Job.Agent.Name); err != nil {
-		return Plan{}, err
+		return nil, err
 	}
 	// Whoever accepted the job may not have known what this worker's agent can.
 	if err := p.cfg.Agents.Able(plan.Job); err != nil {
-		return Plan{}, err
+		return nil, err
 	}
 	if err := p.permitted(); err != nil {
-		return Plan{}, err
+		return nil, err
 	}
 	if plan.Backend, err = p.backend(); err != nil {
-		return Plan{}, err
+		return nil, err
 	}
-	return p.begin(ctx, plan)
+	return plan, p.begin(ctx, plan)
 }
 
 // acceptable refuses a job with a password in its address, and one without a signature
 // that the worker trusts.
-func (p Preparation) acceptable() error {
+func (p *Preparation) acceptable() error {
 	if jobs.HasCredentials(p.cfg.Job.Repo.URL) { // of an earlier version, or a client that asked no dispatcher
 		return verdict.Ended(jobs.InvalidJob, "the repository's address has a password or a token in it: submit the job without, and give it to this worker's git (docs/how-to/private-repositories.md)")
 	}
@@ -118,7 +118,7 @@ func (p Preparation) acceptable() error {
 
 // permitted asks the worker's policy, and reports together everything that it does not
 // permit.
-func (p Preparation) permitted() error {
+func (p *Preparation) permitted() error {
 	job := p.cfg.Job
 	strategy := p.cfg.Strategy // "" if it depends on what the host can do
 	if job.Isolation == jobs.IsolationNone || strategy == string(workspace.Auto) {
@@ -135,7 +135,7 @@ func (p Preparation) permitted() error {
 }
 
 // backend returns the jail that the job asks for.
-func (p Preparation) backend() (sandbox.Backend, error) {
+func (p *Preparation) backend() (sandbox.Backend, error) {
 	name := p.cfg.Job.Sandbox.Backend
 	if p.cfg.Job.Isolation == jobs.IsolationContainer {
 		name = "oci" // the only one whose jails have a root from an image
@@ -151,18 +151,18 @@ func (p Preparation) backend() (sandbox.Backend, error) {
 
 // begin adds the beginning to a plan: a capsule, with what was changed in the workspace
 // by then, or a salvage, if the job or its retry asks for that.
-func (p Preparation) begin(ctx context.Context, plan Plan) (_ Plan, err error) {
+func (p *Preparation) begin(ctx context.Context, plan *Plan) (err error) {
 	plan.Capsule, plan.Why, err = p.cfg.Conversation.Find(ctx, plan.Adapter.About())
 	if err != nil {
-		return Plan{}, err
+		return err
 	}
 	if plan.Capsule != nil {
 		plan.Salvage = plan.Capsule.Work
 	} else if plan.Salvage, err = p.cfg.Salvages.Last(ctx, plan.Job, p.cfg.Record, p.cfg.Epoch); err != nil {
-		return Plan{}, err
+		return err
 	}
 	if plan.Salvage != nil && plan.Salvage.BaseCommit != "" {
 		plan.Job.Repo.Commit = plan.Salvage.BaseCommit // what was saved leads from there
 	}
-	return plan, nil
+	return nil
 }

@@ -18,7 +18,7 @@ import (
 )
 
 // Workspace makes the workspace of a plan.
-func (p Preparation) Workspace(ctx context.Context, plan Plan) (*workspace.Workspace, error) {
+func (p *Preparation) Workspace(ctx context.Context, plan *Plan) (*workspace.Workspace, error) {
 	began := time.Now()
 	features, err := plan.Backend.Check(ctx)
 	if err != nil {
@@ -46,7 +46,7 @@ func (p Preparation) Workspace(ctx context.Context, plan Plan) (*workspace.Works
 	return space, nil
 }
 
-func (p Preparation) ready(space *workspace.Workspace) event.WorkspaceReady {
+func (p *Preparation) ready(space *workspace.Workspace) event.WorkspaceReady {
 	r := event.WorkspaceReady{
 		Base: space.Base(), Isolation: p.cfg.Job.Isolation, Strategy: string(space.Strategy()), Seconds: p.cfg.Result.Now().Durations.Provision,
 	}
@@ -59,7 +59,7 @@ func (p Preparation) ready(space *workspace.Workspace) event.WorkspaceReady {
 
 // Restore puts the plan's salvage into the workspace, and tells the session so. It returns
 // what the agent must know of its workspace; "" if that is new.
-func (p Preparation) Restore(ctx context.Context, plan Plan, space *workspace.Workspace) (notice string, err error) {
+func (p *Preparation) Restore(ctx context.Context, plan *Plan, space *workspace.Workspace) (notice string, err error) {
 	s := plan.Salvage
 	if s == nil {
 		return "", nil
@@ -85,7 +85,7 @@ func (p Preparation) Restore(ctx context.Context, plan Plan, space *workspace.Wo
 
 // inherits tells users that the workspace differs from the base, and returns what its
 // agent is told. what describes the workspace.
-func (p Preparation) inherits(plan Plan, space *workspace.Workspace, what string) string {
+func (p *Preparation) inherits(plan *Plan, space *workspace.Workspace, what string) string {
 	at := sandbox.WorkspacePath
 	if plan.Backend.Name() == "none" {
 		at = space.Dir()
