@@ -5,11 +5,12 @@ import (
 	"errors"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/penstock-run/penstock/cmd/internal/measure/measuretest"
 
 	"go.uber.org/goleak"
 
@@ -29,10 +30,7 @@ func TestMain(m *testing.M) {
 // the one before, the run is not flat.
 func TestARunThatSlowsDownIsFoundOut(t *testing.T) {
 	t.Parallel()
-	program := filepath.Join(t.TempDir(), "penstock")
-	if out, err := exec.Command("go", "build", "-o", program, "../../penstock").CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
-	}
+	program := measuretest.Program(t)
 	plot := filepath.Join(t.TempDir(), "plot.svg")
 	o, err := parse([]string{
 		"-program", program, "-dir", t.TempDir(), "-plot", plot,

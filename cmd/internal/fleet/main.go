@@ -22,11 +22,9 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"runtime"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/penstock-run/penstock/cmd/internal/measure"
@@ -43,20 +41,16 @@ type options struct {
 }
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop)
-	o, err := parse(os.Args[1:])
-	switch {
-	case err != nil:
-	case o.script.data != "":
-		err = workAll(ctx, o, os.Stdin, os.Stdout)
-	default:
-		err = run(ctx, o, os.Stdout)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "fleet:", err)
-		os.Exit(1)
-	}
+	measure.Main("fleet", func(ctx context.Context, args []string, out io.Writer) error {
+		o, err := parse(args)
+		switch {
+		case err != nil:
+			return err
+		case o.script.data != "":
+			return workAll(ctx, o, os.Stdin, out)
+		}
+		return run(ctx, o, out)
+	})
 }
 
 func parse(args []string) (o options, err error) {
@@ -85,15 +79,11 @@ func parse(args []string) (o options, err error) {
 }
 
 func run(ctx context.Context, o options, out io.Writer) (err error) {
-	dir, done, err := measure.WorkDir(o.dir, "penstock-fleet-")
+	done, err := measure.Begin("fleet", &o.dir, &o.program)
 	if err != nil {
 		return err
 	}
-	o.dir = dir
 	defer func() { err = done(err) }()
-	if o.program, err = filepath.Abs(o.program); err != nil {
-		return err
-	}
 	load, err := measure.Load()
 	if err != nil {
 		return err

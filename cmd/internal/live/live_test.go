@@ -3,17 +3,15 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/penstock-run/penstock/cmd/internal/measure/measuretest"
+
 	"go.uber.org/goleak"
 
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/sandbox/backends"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -21,16 +19,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // Some sessions are live at once in a real pool, and nothing of them is lost.
 func TestAFewSessions(t *testing.T) {
 	t.Parallel()
-	if _, err := backends.New(t.Context(), backends.Auto); err != nil {
-		if slices.Contains(strings.Split(os.Getenv("PENSTOCK_TEST_REQUIRE"), ","), "bwrap") {
-			t.Fatalf("no jail can be made here: %v", err)
-		}
-		t.Skipf("no jail can be made here: %v", err)
-	}
-	program := filepath.Join(t.TempDir(), "penstock")
-	if out, err := exec.Command("go", "build", "-o", program, "../../penstock").CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
-	}
+	measuretest.NeedJail(t)
+	program := measuretest.Program(t)
 	o, err := parse([]string{"-program", program, "-dir", t.TempDir(), "-sessions", "12", "-lines", "10", "-every", "1s"})
 	if err != nil {
 		t.Fatal(err)

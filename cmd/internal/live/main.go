@@ -17,10 +17,8 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"runtime"
-	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -38,16 +36,13 @@ type options struct {
 }
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop)
-	o, err := parse(os.Args[1:])
-	if err == nil {
-		err = run(ctx, o, os.Stdout)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "live:", err)
-		os.Exit(1)
-	}
+	measure.Main("live", func(ctx context.Context, args []string, out io.Writer) error {
+		o, err := parse(args)
+		if err == nil {
+			err = run(ctx, o, out)
+		}
+		return err
+	})
 }
 
 func parse(args []string) (o options, err error) {
@@ -72,15 +67,11 @@ func (o options) script() []string {
 }
 
 func run(ctx context.Context, o options, out io.Writer) (err error) {
-	dir, done, err := measure.WorkDir(o.dir, "penstock-live-")
+	done, err := measure.Begin("live", &o.dir, &o.program)
 	if err != nil {
 		return err
 	}
-	o.dir = dir
 	defer func() { err = done(err) }()
-	if o.program, err = filepath.Abs(o.program); err != nil {
-		return err
-	}
 	load, err := measure.Load()
 	if err != nil {
 		return err

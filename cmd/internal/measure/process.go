@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"os/exec"
 	"syscall"
 	"time"
@@ -99,19 +98,4 @@ func Get(ctx context.Context, url string) (string, error) {
 		err = errors.New(resp.Status)
 	}
 	return string(text), err
-}
-
-// WorkDir returns the directory to work in, the one that is asked for or a temporary one. Done
-// removes a temporary one, unless the run has failed: its log says why.
-func WorkDir(asked, pattern string) (dir string, done func(failed error) error, err error) {
-	if asked != "" {
-		return asked, func(failed error) error { return failed }, nil
-	}
-	dir, err = os.MkdirTemp("", pattern)
-	return dir, func(failed error) error {
-		if failed != nil {
-			return failed
-		}
-		return os.RemoveAll(dir)
-	}, err
 }

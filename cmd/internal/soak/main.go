@@ -24,9 +24,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"path/filepath"
-	"syscall"
 	"time"
 
 	"github.com/penstock-run/penstock/cmd/internal/measure"
@@ -41,18 +38,18 @@ type options struct {
 }
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop)
-	var o options
-	flag.StringVar(&o.program, "program", "bin/penstock", "the program that is soaked")
-	flag.DurationVar(&o.last, "for", time.Hour, "how long all runs last together")
-	flag.StringVar(&o.plot, "plot", "bin/soak.svg", "file for the plot")
-	flag.StringVar(&o.dir, "dir", "", "empty directory to work in (default a temporary one, which is removed)")
-	flag.Parse()
-	if err := run(ctx, o, os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, "soak:", err)
-		os.Exit(1)
-	}
+	measure.Main("soak", func(ctx context.Context, args []string, out io.Writer) error {
+		var o options
+		flags := flag.NewFlagSet("soak", flag.ContinueOnError)
+		flags.StringVar(&o.program, "program", "bin/penstock", "the program that is soaked")
+		flags.DurationVar(&o.last, "for", time.Hour, "how long all runs last together")
+		flags.StringVar(&o.plot, "plot", "bin/soak.svg", "file for the plot")
+		flags.StringVar(&o.dir, "dir", "", "empty directory to work in (default a temporary one, which is removed)")
+		if err := flags.Parse(args); err != nil {
+			return err
+		}
+		return run(ctx, o, out)
+	})
 }
 
 // runs is among how many runs the time is divided, and windows into how many windows each
@@ -63,15 +60,11 @@ const (
 )
 
 func run(ctx context.Context, o options, out io.Writer) (err error) {
-	dir, done, err := measure.WorkDir(o.dir, "penstock-soak-")
+	done, err := measure.Begin("soak", &o.dir, &o.program)
 	if err != nil {
 		return err
 	}
-	o.dir = dir
 	defer func() { err = done(err) }()
-	if o.program, err = filepath.Abs(o.program); err != nil {
-		return err
-	}
 	p, err := newPool(ctx, o)
 	if err != nil {
 		return err

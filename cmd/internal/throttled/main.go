@@ -25,10 +25,8 @@ import (
 	"math"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"runtime"
-	"syscall"
 	"time"
 
 	"github.com/penstock-run/penstock/cmd/internal/measure"
@@ -49,16 +47,13 @@ type options struct {
 }
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop)
-	o, err := parse(os.Args[1:])
-	if err == nil {
-		_, err = run(ctx, o, os.Stdout)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "throttled:", err)
-		os.Exit(1)
-	}
+	measure.Main("throttled", func(ctx context.Context, args []string, out io.Writer) error {
+		o, err := parse(args)
+		if err == nil {
+			_, err = run(ctx, o, out)
+		}
+		return err
+	})
 }
 
 func parse(args []string) (o options, err error) {
@@ -92,15 +87,11 @@ func (o options) calls() int { return int(o.rate * o.last.Seconds() / float64(o.
 
 // run lets the agents do their work and tells what was seen.
 func run(ctx context.Context, o options, out io.Writer) (r report, err error) {
-	dir, done, err := measure.WorkDir(o.dir, "penstock-throttled-")
+	done, err := measure.Begin("throttled", &o.dir, &o.program)
 	if err != nil {
 		return r, err
 	}
-	o.dir = dir
 	defer func() { err = done(err) }()
-	if o.program, err = filepath.Abs(o.program); err != nil {
-		return r, err
-	}
 	load, err := measure.Load()
 	if err != nil {
 		return r, err

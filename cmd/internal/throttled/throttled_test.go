@@ -4,17 +4,16 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/penstock-run/penstock/cmd/internal/measure/measuretest"
+
 	"go.uber.org/goleak"
 
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/sandbox/backends"
 	"github.com/penstock-run/penstock/sandbox/exectest"
 )
 
@@ -27,13 +26,8 @@ func TestASmallFleet(t *testing.T) {
 	for _, program := range []string{"curl", "git", "claude"} {
 		exectest.Need(t, program)
 	}
-	if _, err := backends.New(t.Context(), backends.Auto); err != nil {
-		skipJail(t, err)
-	}
-	program := filepath.Join(t.TempDir(), "penstock")
-	if out, err := exec.Command("go", "build", "-o", program, "../../penstock").CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
-	}
+	measuretest.NeedJail(t)
+	program := measuretest.Program(t)
 	plot := filepath.Join(t.TempDir(), "plot.svg")
 	o, err := parse([]string{
 		"-program", program, "-dir", t.TempDir(), "-plot", plot,
@@ -59,15 +53,6 @@ func TestASmallFleet(t *testing.T) {
 	if text, err := os.ReadFile(plot); err != nil || strings.Count(string(text), "<polyline") != 7 {
 		t.Errorf("the plot: %v\n%s", err, text)
 	}
-}
-
-// skipJail skips a test that needs a jail, or fails it where one is promised.
-func skipJail(t *testing.T, err error) {
-	t.Helper()
-	if slices.Contains(strings.Split(os.Getenv("PENSTOCK_TEST_REQUIRE"), ","), "bwrap") {
-		t.Fatalf("no jail can be made here: %v", err)
-	}
-	t.Skipf("no jail can be made here: %v", err)
 }
 
 // The API allows what its limit says: at first the bucket, then the rate, in the quota nothing.
