@@ -22,12 +22,13 @@ type describedReal struct {
 	realAgent
 	permits  string // the mode in which it asks for no permission; empty: it asks for none as it is
 	skills   bool   // it tells its model of the skills of its user
+	checks   string // of penstock agent test, beside what is tested here
 	settings func(t *testing.T, program string) string
 }
 
 // describedReals are such programs. The tools that they offer the model are those of other agents.
 var describedReals = []describedReal{
-	{realAgent{acpProgram, "ANTHROPIC", "", realAgents[0].shell, nil}, "bypassPermissions", false, func(t *testing.T, program string) string {
+	{realAgent{acpProgram, "ANTHROPIC", "", realAgents[0].shell, nil}, "bypassPermissions", false, "", func(t *testing.T, program string) string {
 		t.Helper()
 		claude, err := exec.LookPath("claude")
 		if err != nil {
@@ -50,7 +51,7 @@ worker:
 	}},
 	{realAgent{"copilot", "OPENAI", "gpt-5.4", func(command string) agenttest.Step {
 		return agenttest.Use("bash", map[string]any{"command": command, "description": "run"})
-	}, nil}, "", true, func(t *testing.T, program string) string {
+	}, nil}, "", true, "mcp_servers,terminals", func(t *testing.T, program string) string {
 		t.Helper()
 		unpacked := t.TempDir()
 		unpack := exec.CommandContext(t.Context(), program, "--version")
@@ -70,11 +71,12 @@ worker:
       files: [".copilot/session-state/{id}/**"]
       except: [".copilot/session-state/*/*.lock", ".copilot/session-state/*/*.hold"]
     skills: .copilot/skills
+    mcp_config: .copilot/mcp-config.json
 worker:
   ro_paths: [` + unpacked + `]
 `
 	}},
-	{realAgent{"qwen", "OPENAI", "qwen3-coder-plus", realAgents[2].shell, nil}, "yolo", false, func(t *testing.T, program string) string {
+	{realAgent{"qwen", "OPENAI", "qwen3-coder-plus", realAgents[2].shell, nil}, "yolo", false, "tokens,mcp_servers", func(t *testing.T, program string) string {
 		t.Helper()
 		return `    command: [` + program + `, --acp]
     api: openai
@@ -83,6 +85,25 @@ worker:
     conversation: {files: [".qwen/projects/*/chats/{id}.jsonl"]}
 `
 	}},
+}
+
+// Servers of tools and of terminals reach a program by the file that its settings name, or by the protocol; what one
+// tells of its tokens is what the gate counts.
+func TestChecksOfRealDescribedAgents(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	for _, d := range describedReals {
+		if d.checks == "" {
+			continue
+		}
+		t.Run(d.name, func(t *testing.T) {
+			t.Parallel()
+			said, code, told := f.try("agent", "test", d.name, "--config", d.config(t), "--only", d.checks)
+			if code != 0 || strings.Count(said, " yes ") != len(strings.Split(d.checks, ",")) {
+				t.Errorf("exit code %d\n%s\n%s", code, said, told)
+			}
+		})
+	}
 }
 
 // config are settings that describe the program that is installed here.

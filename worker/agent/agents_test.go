@@ -1,9 +1,12 @@
 package agent_test
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -67,6 +70,10 @@ func TestCustomValidate(t *testing.T) {
 		{"mine", "agents.mine.skills", agent.Custom{Protocol: "acp", Command: []string{"x"}, Skills: ".x/../skills"}},
 		{"mine", "agents.mine.skills", agent.Custom{Protocol: "acp", Command: []string{"x"}, Skills: "a/b/c/d/e"}},
 		{"mine", "", agent.Custom{Protocol: "acp", Command: []string{"x"}, Skills: ".config/my.agent/skills"}},
+		{"mine", "agents.mine.mcp_config", agent.Custom{Protocol: "claude", MCPConfig: ".x/mcp.json"}},
+		{"mine", "agents.mine.mcp_config", agent.Custom{Protocol: "acp", Command: []string{"x"}, MCPConfig: "/root/mcp.json"}},
+		{"mine", "agents.mine.mcp_config", agent.Custom{Protocol: "acp", Command: []string{"x"}, MCPConfig: ".x/../mcp.json"}},
+		{"mine", "", agent.Custom{Protocol: "acp", Command: []string{"x"}, MCPConfig: ".x/mcp-config.json"}},
 		{"mine", "agents.mine.env", agent.Custom{Protocol: "claude", Env: map[string]string{"A B": "x"}}},
 		{"mine", "agents.mine.env.URL", agent.Custom{Protocol: "acp", Command: []string{"x"}, Env: map[string]string{"URL": "{base_url}/v2"}}},
 		{"mine", "agents.mine.env.KEY", agent.Custom{Protocol: "command", Command: []string{"x"}, Env: map[string]string{"KEY": "Bearer {api_key}"}}},
@@ -161,9 +168,79 @@ func TestCustomSkills(t *testing.T) {
 		if err := agents.Able(l.Job); (err == nil) != able {
 			t.Errorf("%s, with skills: %v", name, err)
 		}
-		if p, err := adapter.Launch(l); able && (err != nil || !slices.Equal(p.Args[3:], []string{"skills", ".x/skills", "x", "--acp"})) {
+		if p, err := adapter.Launch(l); able && (err != nil || !slices.Equal(p.Args[3:], []string{"in-home", ".x/skills", l.SkillsDir(), "x", "--acp"})) {
 			t.Errorf("%s, with skills: %v, %q", name, err, p.Args)
 		}
+	}
+}
+
+// An agent of protocol acp whose settings name a file of MCP servers reads those of the job there, and
+// hears of none by the protocol.
+func TestCustomServers(t *testing.T) {
+	agents := builtin.Agents(agent.Config{Custom: map[string]agent.Custom{
+		"reads": {Protocol: "acp", Command: []string{"x", "--acp"}, MCPConfig: ".x/mcp.json", Skills: ".x/skills"}, "hears": {Protocol: "acp", Command: []string{"x", "--acp"}},
+	}})
+	l := adaptertest.Launch("reads")
+	l.Variable, l.Job.Env = "INSIDE", map[string]string{"OF_THE_JOB": "x"}
+	l.Job.Agent.MCPServers = map[string]jobs.MCPServer{"tiny": {Command: "server", Env: map[string]string{"OWN": "y"}}}
+	l.Job.Agent.Terminals, l.Job.Agent.Skills = true, map[string]jobs.Skill{"tide": {Files: map[string]string{jobs.SkillFile: "x"}}}
+	hears := func(name string) bool {
+		t.Helper()
+		adapter, err := agents.Get(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		read := adapter.Decoder(l).Line(agent.Line{Stream: agent.Stdout, Bytes: []byte(`{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":1,"agentCapabilities":{}}}`)})
+		session := string(bytes.Join(read.Reply, nil))
+		if !strings.Contains(session, "session/new") {
+			t.Fatalf("%s is sent %s", name, session)
+		}
+		return strings.Contains(session, "tiny") || strings.Contains(session, "terminals")
+	}
+	plan := func(name string) (agent.Plan, map[string]any) {
+		t.Helper()
+		adapter, err := agents.Get(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := adapter.Launch(l)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var config struct {
+			Servers map[string]any `json:"mcpServers"`
+		}
+		for _, f := range p.Files {
+			if f.Path == "mcp.json" {
+				if err := json.Unmarshal(f.Content, &config); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		return p, config.Servers
+	}
+	p, servers := plan("reads")
+	variables := map[string]any{"OF_THE_JOB": "${OF_THE_JOB}", "INSIDE": "${INSIDE}"}
+	name, args := l.TerminalServer()
+	want := map[string]any{
+		"tiny": map[string]any{"type": "local", "command": "/bin/sh", "args": []any{l.Files + "/mcp/tiny"}, "env": variables, "tools": []any{"*"}},
+		name:   map[string]any{"type": "local", "command": "penstock", "args": []any{args[0]}, "env": variables, "tools": []any{"*"}},
+	}
+	if !reflect.DeepEqual(servers, want) {
+		t.Errorf("servers %v, want %v", servers, want)
+	}
+	if !slices.Equal(p.Args[3:6], []string{"in-home", ".x/mcp.json", l.Files + "/mcp.json"}) || !slices.Equal(p.Args[len(p.Args)-2:], []string{"x", "--acp"}) || !slices.Contains(p.Args, ".x/skills") {
+		t.Errorf("arguments %q", p.Args)
+	}
+	if hears("reads") || !hears("hears") {
+		t.Errorf("by the protocol one hears of servers: %v, the other: %v", hears("reads"), hears("hears"))
+	}
+	if p, servers := plan("hears"); servers != nil || p.Args[0] != "x" {
+		t.Errorf("an agent without such a file: %v, %q", servers, p.Args)
+	}
+	l.Job.Agent.MCPServers, l.Job.Agent.Terminals, l.Job.Agent.Skills = nil, false, nil
+	if p, servers := plan("reads"); servers != nil || p.Args[0] != "x" {
+		t.Errorf("a job without servers: %v, %q", servers, p.Args)
 	}
 }
 

@@ -43,6 +43,9 @@ type Custom struct {
 	Conversation capsule.Files `yaml:"conversation,omitempty" json:"conversation,omitzero"`
 	// Skills is the directory in its home where an agent of protocol acp reads its user's skills.
 	Skills string `yaml:"skills,omitempty" json:"skills,omitempty"`
+	// MCPConfig is the file in its home where an agent of protocol acp reads its user's MCP servers, in the form
+	// that many agents share. Empty: it takes those that the protocol names.
+	MCPConfig string `yaml:"mcp_config,omitempty" json:"mcp_config,omitempty"`
 }
 
 var (
@@ -51,7 +54,7 @@ var (
 	})
 	customName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`) })
 	customEnv  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`) })
-	skillsPath = sync.OnceValue(func() *regexp.Regexp {
+	homePath   = sync.OnceValue(func() *regexp.Regexp {
 		return regexp.MustCompile(`^\.?[A-Za-z0-9_][A-Za-z0-9._-]{0,63}(/\.?[A-Za-z0-9_][A-Za-z0-9._-]{0,63}){0,3}$`)
 	})
 )
@@ -82,8 +85,10 @@ func (a *Agents) Validate(name string, c Custom) error {
 		return wrong(".auth", "is for protocol acp")
 	case (c.Conversation.Known() || len(c.Conversation.Except) > 0) && c.Protocol != acp:
 		return wrong(".conversation", "is for protocol acp; other protocols know where their agents keep it, or have none")
-	case c.Skills != "" && (c.Protocol != acp || !skillsPath().MatchString(c.Skills)):
+	case c.Skills != "" && (c.Protocol != acp || !homePath().MatchString(c.Skills)):
 		return wrong(".skills", "is for protocol acp, and is a directory below the agent's home: up to four names of letters, digits, '.', '_' and '-', not %.200q", c.Skills)
+	case c.MCPConfig != "" && (c.Protocol != acp || !homePath().MatchString(c.MCPConfig)):
+		return wrong(".mcp_config", "is for protocol acp, and is a file below the agent's home: up to four names of letters, digits, '.', '_' and '-', not %.200q", c.MCPConfig)
 	case c.API != "" && gateVariables[c.API] == [2]string{}:
 		return wrong(".api", "%q is not known; use %s", c.API, strings.Join(slices.Sorted(maps.Keys(gateVariables)), ", "))
 	}
@@ -166,6 +171,10 @@ func (c custom) Launch(l Launch) (Plan, error) {
 	if c.Skills != "" {
 		p.Args = l.WithSkills(c.Skills, p.Args)
 	}
+	if c.MCPConfig != "" && l.namesServers() {
+		p.Files = append(p.Files, File{Path: serversFile, Content: l.serversConfig()})
+		p.Args = inHome(c.MCPConfig, l.Files+"/"+serversFile, p.Args)
+	}
 	l.API = c.About().API
 	for _, name := range slices.Sorted(maps.Keys(c.Env)) {
 		if value, known := l.fill(c.Env[name]); known {
@@ -185,5 +194,8 @@ func (c custom) Decoder(l Launch) Decoder {
 		}
 	}
 	l.Auth = c.Auth
+	if c.MCPConfig != "" {
+		l.Job.Agent.MCPServers, l.Job.Agent.Terminals = nil, false // it has read of them
+	}
 	return c.Adapter.Decoder(l)
 }

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"encoding/json"
 	"maps"
 	"slices"
 	"strings"
@@ -45,6 +46,38 @@ func (l Launch) MCPVariables() []string {
 // sends its messages to the worker.
 func (l Launch) HasRemoteServers() bool {
 	return slices.ContainsFunc(slices.Collect(maps.Values(l.Job.Agent.MCPServers)), func(s jobs.MCPServer) bool { return s.URL != "" })
+}
+
+// serversFile is a file under Launch.Files that names MCP servers, for agents that read such a one.
+const serversFile = "mcp.json"
+
+// namesServers reports whether the job gives its agent any servers of tools.
+func (l Launch) namesServers() bool { return l.Job.Agent.Terminals || len(l.Job.Agent.MCPServers) > 0 }
+
+// serversConfig names the job's servers, and that of terminals, as many agents read it of their user. The type and the
+// list of tools are what GitHub Copilot CLI wants to see.
+func (l Launch) serversConfig() []byte {
+	variables := map[string]string{}
+	for _, name := range l.MCPVariables() {
+		variables[name] = "${" + name + "}" // otherwise an agent may keep them from its servers
+	}
+	servers := map[string]any{}
+	add := func(name, command string, args []string) {
+		servers[name] = map[string]any{"type": "local", "command": command, "args": args, "env": variables, "tools": []string{"*"}}
+	}
+	if l.Job.Agent.Terminals {
+		variables[l.Variable] = "${" + l.Variable + "}"
+		name, args := l.TerminalServer()
+		add(name, "penstock", args)
+	}
+	for _, s := range l.MCPServers() {
+		add(s.Name, s.Command, s.Args)
+	}
+	config, err := json.Marshal(map[string]any{"mcpServers": servers})
+	if err != nil {
+		panic(err) // strings only
+	}
+	return config
 }
 
 // serverScripts are the scripts that start the servers.

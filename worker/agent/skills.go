@@ -31,15 +31,20 @@ func (l Launch) SkillsDir() string {
 	return l.Files + "/" + skillsDir
 }
 
-// linkSkills has a program find the job's skills among those of its user. It is a link: what it leads
+// linkHome has a program find something of the job in its home. It is a link: what it leads
 // to is read-only. An earlier run may have left anything in its place.
-const linkSkills = `set -e
-skills="$HOME/$1"
-shift
-rm -rf "$skills"
-mkdir -p "${skills%/*}"
-ln -s "$PENSTOCK_SKILLS_DIR" "$skills"
+const linkHome = `set -e
+at="$HOME/$1" to="$2"
+shift 2
+rm -rf "$at"
+mkdir -p "${at%/*}"
+ln -s "$to" "$at"
 exec "$@"`
+
+// inHome is a command whose program finds in its home, at a path there, what is to.
+func inHome(at, to string, command []string) []string {
+	return append([]string{"/bin/sh", "-c", linkHome, "in-home", at, to}, command...)
+}
 
 // WithSkills is a command whose program reads a user's skills from a directory of its home. Those of
 // the job are there.
@@ -47,5 +52,5 @@ func (l Launch) WithSkills(dir string, command []string) []string {
 	if l.SkillsDir() == "" {
 		return command
 	}
-	return append([]string{"/bin/sh", "-c", linkSkills, "skills", dir}, command...)
+	return inHome(dir, l.SkillsDir(), command)
 }

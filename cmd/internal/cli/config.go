@@ -58,7 +58,7 @@ type Config struct {
 	Model         ModelConfig   `yaml:"model" envPrefix:"MODEL_"`
 	Keep          KeepConfig    `yaml:"retention" envPrefix:"RETENTION_"`
 	// Agents are in files only: a variable could not hold them.
-	Agents map[string]agent.Custom `yaml:"agents,omitempty" doc:"agents of one's own, by name: protocol, command, env, api, conversation, skills"`
+	Agents map[string]agent.Custom `yaml:"agents,omitempty" doc:"agents of one's own, by name: protocol, command, env, api, conversation, skills, mcp_config"`
 	// Prices are in files only, too.
 	Prices map[string]pricing.Price `yaml:"prices,omitempty" doc:"what models cost, by name, in US dollars for a million tokens: input, output, cache_read, cache_write, cache_write_hour, long_from, long, factors"`
 	// Hooks are in files only, too.

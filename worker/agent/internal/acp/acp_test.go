@@ -2,6 +2,7 @@ package acp_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -144,6 +145,44 @@ func TestASessionThatIsResumedCostsItsOwnPart(t *testing.T) {
 	}
 	if got := d.Total().CostUSD; got != 0.25 {
 		t.Errorf("it has cost %v USD, want 0.25", got)
+	}
+}
+
+// Tokens that an agent tells of each call, and not at the end of the turn, are those of the turn. Where it tells
+// both, they are counted once, and what it repeats of an earlier process is not counted.
+func TestTokensOfCalls(t *testing.T) {
+	agents := agent.New(agent.Config{Custom: map[string]agent.Custom{"x": {Protocol: "acp", Command: []string{"/bin/x"}}}}, acp.Adapter{})
+	adapter, err := agents.Get("x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	call := func(input, output, cached int) string {
+		return fmt.Sprintf(`{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":""},
+			"_meta":{"usage":{"inputTokens":%d,"outputTokens":%d,"totalTokens":%d,"thoughtTokens":3,"cachedReadTokens":%d}}}}}`, input, output, input+output, cached)
+	}
+	end := func(id int, usage string) string {
+		return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{"stopReason":"end_turn"%s}}`, id, usage)
+	}
+	for told, want := range map[string]jobs.Usage{
+		"": {Input: 260, Output: 30, CacheRead: 40},
+		`,"usage":{"inputTokens":7,"outputTokens":2,"thoughtTokens":1}`: {Input: 7, Output: 3},
+	} {
+		d := adapter.Decoder(agent.Launch{Job: jobs.Job{Prompt: "go on"}, ID: "j", Session: "j", Resume: "s", Cwd: "/workspace"})
+		var ends []event.TurnEnded
+		for _, line := range []string{
+			`{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":1,"agentCapabilities":{"loadSession":true}}}`,
+			call(1000, 1000, 0), `{"jsonrpc":"2.0","id":2,"result":{}}`,
+			call(100, 10, 40), call(200, 20, 0), end(3, told),
+		} {
+			for _, e := range d.Line(agent.Line{Stream: agent.Stdout, Bytes: []byte(line)}).Events {
+				if data, ok := e.Payload.(event.TurnEnded); ok {
+					ends = append(ends, data)
+				}
+			}
+		}
+		if len(ends) != 1 || ends[0].Usage != want || d.Total().Usage != want {
+			t.Errorf("the end tells %q: the turns have used %+v, in all %+v, want %+v", told, ends, d.Total().Usage, want)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package acp
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -109,14 +110,8 @@ type agentAnswer struct {
 		Current  any    `json:"currentValue"`
 	} `json:"configOptions"`
 	Stop  string `json:"stopReason"`
-	Usage struct {
-		Input      int64 `json:"inputTokens"`
-		Output     int64 `json:"outputTokens"`
-		Thought    int64 `json:"thoughtTokens"`
-		CacheRead  int64 `json:"cachedReadTokens"`
-		CacheWrite int64 `json:"cachedWriteTokens"`
-	} `json:"usage"`
-	Meta struct {
+	Usage tokens `json:"usage"`
+	Meta  struct {
 		Quota struct { // of Gemini CLI
 			Tokens struct {
 				Input  int64 `json:"input_tokens"`
@@ -262,12 +257,8 @@ func errorText(e *jsonrpc.Error) string {
 // readEnd closes the turn.
 func (d *decoder) readEnd(m jsonrpc.Message, got agentAnswer, r *agent.Read) {
 	d.flush(r)
-	used := jobs.Usage{
-		Input: got.Usage.Input, Output: got.Usage.Output + got.Usage.Thought, CacheRead: got.Usage.CacheRead, CacheWrite: got.Usage.CacheWrite,
-	}
-	if used == (jobs.Usage{}) {
-		used.Input, used.Output = got.Meta.Quota.Tokens.Input, got.Meta.Quota.Tokens.Output
-	}
+	used := cmp.Or(got.Usage.ofTurn(), jobs.Usage{Input: got.Meta.Quota.Tokens.Input, Output: got.Meta.Quota.Tokens.Output}, d.calls)
+	d.calls = jobs.Usage{}
 	d.Sum.Usage = d.Sum.Usage.Add(used)
 	turn := event.TurnEnded{
 		Status: "ok", Reason: got.Stop, Result: d.result, Usage: used, UsageScope: "turn", CostUSD: jobs.AddUSD(d.earlier, d.Sum.CostUSD), CostScope: "session",

@@ -8,6 +8,7 @@ import (
 
 	sdk "github.com/coder/acp-go-sdk"
 
+	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/control"
 	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/worker/agent"
@@ -47,7 +48,8 @@ type decoder struct {
 	options map[string]string // the option that sets the model, or the mode
 	text    string            // of the message that is arriving
 	thought string
-	result  string // the last message of the turn
+	result  string     // the last message of the turn
+	calls   jobs.Usage // what the calls of the turn have used, as far as the agent tells of each
 }
 
 // A prompt waits for its turn. It has blocks that its sender made, or a text and

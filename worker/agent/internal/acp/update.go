@@ -7,6 +7,7 @@ import (
 
 	sdk "github.com/coder/acp-go-sdk"
 
+	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/control"
 	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/worker/agent"
@@ -49,6 +50,29 @@ type sessionUpdate struct {
 		Amount   float64 `json:"amount"`
 		Currency string  `json:"currency"`
 	} `json:"cost"`
+	Meta struct {
+		Usage tokens `json:"usage"` // of Qwen Code: of one call
+	} `json:"_meta"`
+}
+
+// tokens are how an agent counts them.
+type tokens struct {
+	Input      int64 `json:"inputTokens"`
+	Output     int64 `json:"outputTokens"`
+	Thought    int64 `json:"thoughtTokens"`
+	CacheRead  int64 `json:"cachedReadTokens"`
+	CacheWrite int64 `json:"cachedWriteTokens"`
+}
+
+// ofTurn is what the answer at the end of a turn counts.
+func (t tokens) ofTurn() jobs.Usage {
+	return jobs.Usage{Input: t.Input, Output: t.Output + t.Thought, CacheRead: t.CacheRead, CacheWrite: t.CacheWrite}
+}
+
+// ofCall is what Qwen Code counts of one call: as the API does, it counts what was read from a cache as input,
+// and thoughts as output.
+func (t tokens) ofCall() jobs.Usage {
+	return jobs.Usage{Input: max(0, t.Input-t.CacheRead), Output: t.Output, CacheRead: t.CacheRead, CacheWrite: t.CacheWrite}
 }
 
 // A tool is a call that has not ended.
@@ -69,6 +93,7 @@ func (d *decoder) readUpdate(u *sessionUpdate, r *agent.Read) {
 	}
 	switch u.Type {
 	case "agent_message_chunk", "agent_thought_chunk":
+		d.calls = d.calls.Add(u.Meta.Usage.ofCall())
 		d.readChunk(u, r)
 	case "tool_call", "tool_call_update":
 		d.readTool(u, r)
