@@ -110,9 +110,10 @@ func TestARequestToDrainIsKept(t *testing.T) {
 	f.refused(5, []string{`there is no worker "one" that is alive`, "worker ls"}, "worker", "resume", "one")
 	f.worker("--slots", "1", "--name", "one")
 	f.run("wait", "--timeout", patience(60), f.submit("true"))
-	if w := f.workerIs("one"); w.State != why.WorkerAvailable || w.Drain != nil {
-		t.Errorf("the worker was started again and says %+v", w)
-	}
+	f.eventually(30*time.Second, "the worker that was started again is available", func() bool { // it tells a moment later that the job is over
+		w := f.workerIs("one")
+		return w.State == why.WorkerAvailable && w.Drain == nil
+	})
 	f.refused(5, []string{"did you mean one?"}, "worker", "drain", "onne")
 	f.refused(5, []string{"no worker is alive that this selects"}, "worker", "drain", "--label", "gpu")
 	f.refused(2, []string{"--all"}, "worker", "drain")

@@ -12,7 +12,7 @@ import (
 const MaxLine = 8 << 20
 
 // readBuffer is small: agents are silent for most of their time, and there are two streams of each.
-const readBuffer = 4 << 10
+const readBuffer = 8 << 10
 
 // keepBuffer is the largest buffer that is kept from line to line.
 const keepBuffer = 256 << 10

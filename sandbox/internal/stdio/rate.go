@@ -76,17 +76,22 @@ func (t *throttle) reached() bool {
 	return t.waited > slowed
 }
 
-// chunk is how much of a stream is carried at once: programs are silent for most of their time, and
-// each has two streams.
-const chunk = 8 << 10
+// How much of a stream is carried at once. Programs are silent for most of their time, and each has two
+// streams. But some end before all is read that they have written, and what is not in the pipe by then is
+// lost (Gemini CLI does so). So a stream that comes fast is read in large pieces.
+const (
+	least = 4 << 10
+	large = 64 << 10
+	calm  = 64 // so many small pieces in a row make a stream slow again
+)
 
 // copy carries one stream.
 func (t *throttle) copy(to io.Writer, from io.Reader) error {
-	size := chunk
+	most := large
 	if t != nil {
-		size = int(max(512, min(chunk, t.rate/8))) // small enough to flow, not to jump
+		most = int(max(512, min(large, t.rate/8))) // small enough to flow, not to jump
 	}
-	buf := make([]byte, size)
+	buf, small := make([]byte, min(least, most)), 0
 	for {
 		n, err := from.Read(buf)
 		if n > 0 {
@@ -102,6 +107,14 @@ func (t *throttle) copy(to io.Writer, from io.Reader) error {
 		}
 		if err != nil {
 			return err
+		}
+		switch small++; {
+		case n == len(buf) && n < most:
+			buf, small = make([]byte, most), 0
+		case n > least:
+			small = 0
+		case small == calm && len(buf) > least:
+			buf = make([]byte, least)
 		}
 	}
 }

@@ -5,13 +5,15 @@ import (
 	"errors"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/penstock-run/penstock/sandbox/slowtest"
 	"go.uber.org/goleak"
+
+	"github.com/penstock-run/penstock/sandbox/slowtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -128,5 +130,32 @@ func TestBounded(t *testing.T) {
 	}
 	if string(b.Bytes()) != "aba" || b.Dropped != 1 {
 		t.Errorf("kept %q, dropped %d", b.Bytes(), b.Dropped)
+	}
+}
+
+// pieces is a stream that has so much whenever it is read, one after the other.
+type pieces struct {
+	has  []int
+	room []int // that was asked for
+}
+
+func (p *pieces) Read(b []byte) (int, error) {
+	if len(p.has) == 0 {
+		return 0, io.EOF
+	}
+	n := min(p.has[0], len(b))
+	p.has, p.room = p.has[1:], append(p.room, len(b))
+	return n, nil
+}
+
+// A stream that comes fast is read in large pieces, until it has been slow for a while.
+func TestAFastStreamIsReadInLargePieces(t *testing.T) {
+	t.Parallel()
+	p := &pieces{has: slices.Concat([]int{100, large, large}, slices.Repeat([]int{100}, calm+1))}
+	if err := (*throttle)(nil).copy(io.Discard, p); err != nil {
+		t.Fatal(err)
+	}
+	if want := slices.Concat([]int{least, least, large}, slices.Repeat([]int{large}, calm), []int{least}); !slices.Equal(p.room, want) {
+		t.Errorf("it was read in pieces of %d, want %d", p.room, want)
 	}
 }

@@ -15,8 +15,9 @@ import (
 // as this host knows: the commands, and their jail, in a period of time. It is "" if
 // the output of setup is for this job alone, and then it returns why.
 func (j *Jail) SetupKey(period int64) (key, why string, err error) {
-	j.req.Trace = jobs.Trace{} // is another one in each attempt, and no command works by it
-	s, err := j.around()
+	other := *j
+	other.req.Trace = jobs.Trace{} // is another one in each attempt, and no command works by it
+	s, err := other.around()
 	if err != nil {
 		return "", "", err
 	}
