@@ -85,20 +85,21 @@ func (a *Agents) Validate(name string, c Custom) error {
 		return wrong(".auth", "is for protocol acp")
 	case (c.Conversation.Known() || len(c.Conversation.Except) > 0) && c.Protocol != acp:
 		return wrong(".conversation", "is for protocol acp; other protocols know where their agents keep it, or have none")
-	case c.Skills != "" && (c.Protocol != acp || !homePath().MatchString(c.Skills)):
-		return wrong(".skills", "is for protocol acp, and is a directory below the agent's home: up to four names of letters, digits, '.', '_' and '-', not %.200q", c.Skills)
-	case c.MCPConfig != "" && (c.Protocol != acp || !homePath().MatchString(c.MCPConfig)):
-		return wrong(".mcp_config", "is for protocol acp, and is a file below the agent's home: up to four names of letters, digits, '.', '_' and '-', not %.200q", c.MCPConfig)
+	case c.misplaces(c.Skills):
+		return wrong(".skills", "is for protocol acp, and is a directory below the agent's home: %s, not %.200q", homeNames, c.Skills)
+	case c.misplaces(c.MCPConfig):
+		return wrong(".mcp_config", "is for protocol acp, and is a file below the agent's home: %s, not %.200q", homeNames, c.MCPConfig)
 	case c.API != "" && gateVariables[c.API] == [2]string{}:
 		return wrong(".api", "%q is not known; use %s", c.API, strings.Join(slices.Sorted(maps.Keys(gateVariables)), ", "))
 	}
 	if bad, ok := errors.AsType[*capsule.PatternError](c.Conversation.Validate()); ok {
 		return wrong(".conversation."+bad.Field, "%s", bad.Why)
 	}
-	if c.Package != "" && !packageName().MatchString(c.Package) {
+	switch {
+	case c.Package == "":
+	case !packageName().MatchString(c.Package):
 		return wrong(".package", "%q is not the name of a package of npm", c.Package)
-	}
-	if c.Package != "" && len(c.Command) > 0 && strings.Contains(c.Command[0], "/") {
+	case len(c.Command) > 0 && strings.Contains(c.Command[0], "/"):
 		return wrong(".package", "has its programs by name, and command[0] is a path: %s", c.Command[0])
 	}
 	for i, word := range c.Command {
@@ -109,19 +110,36 @@ func (a *Agents) Validate(name string, c Custom) error {
 	if len(c.Command) > 0 && strings.Contains(c.Command[0], "/") && !filepath.IsAbs(c.Command[0]) {
 		return wrong(".command[0]", "%q is neither an absolute path nor a name to look up in PATH", c.Command[0])
 	}
+	if field, why := c.wrongVariable(cmp.Or(c.API, protocol.About().API)); field != "" {
+		return wrong(field, "%s", why)
+	}
+	return nil
+}
+
+// wrongVariable is the field of a variable that an agent cannot have, and why; "" if all are right. API is
+// the model API that the agent has.
+func (c Custom) wrongVariable(api string) (field, why string) {
 	for _, key := range slices.Sorted(maps.Keys(c.Env)) {
 		switch {
 		case !customEnv().MatchString(key):
-			return wrong(".env", "%q is not a variable's name", key)
+			return ".env", fmt.Sprintf("%q is not a variable's name", key)
 		case strings.HasPrefix(key, "PENSTOCK_") || strings.HasPrefix(key, "LD_"):
-			return wrong(".env."+key, "is set by the pool or would change the jail's first program; choose another name")
+			return ".env." + key, "is set by the pool or would change the jail's first program; choose another name"
 		case strings.ContainsRune(c.Env[key], 0):
-			return wrong(".env."+key, "has a NUL byte")
-		case cmp.Or(c.API, protocol.About().API) == "" && needsGate(c.Env[key]):
-			return wrong(".env."+key, "names the way to a model API: say which one in agents.%s.api", name)
+			return ".env." + key, "has a NUL byte"
+		case api == "" && needsGate(c.Env[key]):
+			return ".env." + key, "names the way to a model API: say which one in the agent's field api"
 		}
 	}
-	return nil
+	return "", ""
+}
+
+// homeNames says in words what homePath allows.
+const homeNames = "up to four names of letters, digits, '.', '_' and '-'"
+
+// misplaces reports whether a path that is named is not one in the home of an agent of protocol acp.
+func (c Custom) misplaces(at string) bool {
+	return at != "" && (c.Protocol != acp || !homePath().MatchString(at))
 }
 
 // custom is the adapter of an agent that a settings file adds.
@@ -171,8 +189,8 @@ func (c custom) Launch(l Launch) (Plan, error) {
 	if c.Skills != "" {
 		p.Args = l.WithSkills(c.Skills, p.Args)
 	}
-	if c.MCPConfig != "" && l.namesServers() {
-		p.Files = append(p.Files, File{Path: serversFile, Content: l.serversConfig()})
+	if c.MCPConfig != "" && namesServers(l.Job.Agent) {
+		p.Files = append(p.Files, File{Path: serversFile, Content: serversConfig(l)})
 		p.Args = inHome(c.MCPConfig, l.Files+"/"+serversFile, p.Args)
 	}
 	l.API = c.About().API

@@ -51,12 +51,12 @@ func (l Launch) HasRemoteServers() bool {
 // serversFile is a file under Launch.Files that names MCP servers, for agents that read such a one.
 const serversFile = "mcp.json"
 
-// namesServers reports whether the job gives its agent any servers of tools.
-func (l Launch) namesServers() bool { return l.Job.Agent.Terminals || len(l.Job.Agent.MCPServers) > 0 }
+// namesServers reports whether a job gives its agent any servers of tools.
+func namesServers(a jobs.Agent) bool { return a.Terminals || len(a.MCPServers) > 0 }
 
 // serversConfig names the job's servers, and that of terminals, as many agents read it of their user. The type and the
 // list of tools are what GitHub Copilot CLI wants to see.
-func (l Launch) serversConfig() []byte {
+func serversConfig(l Launch) []byte {
 	variables := map[string]string{}
 	for _, name := range l.MCPVariables() {
 		variables[name] = "${" + name + "}" // otherwise an agent may keep them from its servers
