@@ -2,6 +2,7 @@ package confine
 
 import (
 	"net"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -213,5 +214,27 @@ func TestServersElsewhere(t *testing.T) {
 	if start, err := j.Agent(agent.Plan{Args: []string{"agent"}}, nil); err == nil {
 		start.Close()
 		t.Error("a jail that nothing leads out of has servers elsewhere")
+	}
+}
+
+// To name what setup depends on changes nothing of the jails that start afterwards.
+func TestTheKeyOfASetupLeavesTheJail(t *testing.T) {
+	t.Parallel()
+	j := jailOf(t, "bwrap", jobWith(jobs.NetworkNone))
+	j.req.Trace = jobs.RootTrace("job")
+	spec := func() sandbox.Spec {
+		t.Helper()
+		start, err := j.Command("true")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return start.Spec
+	}
+	before := spec()
+	if _, _, err := j.SetupKey(1); err != nil {
+		t.Fatal(err)
+	}
+	if after := spec(); !reflect.DeepEqual(after, before) {
+		t.Errorf("before %+v, after %+v", before, after)
 	}
 }
