@@ -131,7 +131,7 @@ func TestARealPermissionIsParked(t *testing.T) {
 						return agent.shell("touch first.txt")(r)
 					case strings.Contains(r.Last, "what else"):
 						return agent.shell("touch second.txt")(r)
-					case strings.Contains(r.Last, "begin"):
+					case strings.Contains(r.Last, "FIRST FILE"):
 						return agent.shell("touch first.txt")(r)
 					}
 					return agenttest.Reply{Text: "LAST done"}
@@ -142,7 +142,7 @@ func TestARealPermissionIsParked(t *testing.T) {
 			l.eventually(60*time.Second, "its first turn is over", func() bool { return strings.Contains(l.all(jobs.Message), "FIRST done") })
 			l.rests(l.id)
 			l.run("job", "set", l.id, "--mode", modes[agent.name])
-			l.run("send", l.id, "begin")
+			l.run("send", l.id, "FIRST FILE")
 			l.parked(1)
 			l.crash()
 			l.run("answer", l.id)

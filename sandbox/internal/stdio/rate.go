@@ -85,13 +85,23 @@ const (
 	calm  = 64 // so many small pieces in a row make a stream slow again
 )
 
+// largeBuffers are for streams while they come fast.
+var largeBuffers = sync.Pool{New: func() any { return new([large]byte) }}
+
 // copy carries one stream.
 func (t *throttle) copy(to io.Writer, from io.Reader) error {
 	most := large
 	if t != nil {
 		most = int(max(512, min(large, t.rate/8))) // small enough to flow, not to jump
 	}
-	buf, small := make([]byte, min(least, most)), 0
+	own := make([]byte, min(least, most))
+	buf, small := own, 0
+	var lent *[large]byte // nil: buf is its own
+	defer func() {
+		if lent != nil {
+			largeBuffers.Put(lent)
+		}
+	}()
 	for {
 		n, err := from.Read(buf)
 		if n > 0 {
@@ -109,12 +119,14 @@ func (t *throttle) copy(to io.Writer, from io.Reader) error {
 			return err
 		}
 		switch small++; {
-		case n == len(buf) && n < most:
-			buf, small = make([]byte, most), 0
-		case n > least:
+		case lent == nil && n == len(own) && n < most:
+			lent, small = largeBuffers.Get().(*[large]byte), 0
+			buf = lent[:most]
+		case n >= least:
 			small = 0
-		case small == calm && len(buf) > least:
-			buf = make([]byte, least)
+		case lent != nil && small == calm:
+			largeBuffers.Put(lent)
+			buf, lent = own, nil
 		}
 	}
 }
