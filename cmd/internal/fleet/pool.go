@@ -16,7 +16,6 @@ import (
 
 	"github.com/penstock-run/penstock/cmd/internal/measure"
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/jobs/client"
 )
 
 // A pool is the server and the workers of a run.
@@ -26,7 +25,6 @@ type pool struct {
 	log    *os.File
 	server *measure.Server
 	hosts  []*host
-	client *client.Client
 
 	submitted, settled, running, failed atomic.Int64
 	room                                chan struct{} // has a value for each job that may be submitted
@@ -63,12 +61,11 @@ func begin(ctx context.Context, o options) (p *pool, err error) {
 	serve.Env = append(os.Environ(), "PENSTOCK_DATA="+p.data, "PENSTOCK_LEASE="+o.lease.String())
 	serve.Stdout, serve.Stderr = p.log, p.log
 	if p.server, err = measure.Serve(ctx, serve, p.data, "fleet"); err != nil {
-		return nil, err
+		return p, err
 	}
-	p.client = p.server.Client
 	for first := 0; first < o.workers; first += o.host {
 		if err := p.addHost(first, min(o.host, o.workers-first)); err != nil {
-			return nil, err
+			return p, err
 		}
 	}
 	return p, p.allPresent(ctx)
@@ -130,7 +127,7 @@ func (p *pool) hear(h *host, line string) {
 // allPresent waits until the pool knows all workers.
 func (p *pool) allPresent(ctx context.Context) error {
 	for range 1200 {
-		list, err := p.client.Workers(ctx)
+		list, err := p.server.Client.Workers(ctx)
 		if err == nil && len(list) == p.workers {
 			return nil
 		}
@@ -177,7 +174,7 @@ func (p *pool) submitAll(ctx context.Context) error {
 
 func (p *pool) submit(ctx context.Context, n int) error {
 	job := jobs.Job{Prompt: "job " + strconv.Itoa(n), Isolation: jobs.IsolationNone, Agent: jobs.Agent{Name: "command", Command: []string{"true"}}}
-	if _, err := p.client.Submit(ctx, job); err != nil {
+	if _, err := p.server.Client.Submit(ctx, job); err != nil {
 		return err
 	}
 	p.submitted.Add(1)
@@ -214,7 +211,7 @@ func (p *pool) check(ctx context.Context) error {
 	}
 	for range 600 { // the leader's index hears of an end a moment later
 		finished := 0
-		for q, err := range p.client.Queues().List(ctx) {
+		for q, err := range p.server.Client.Queues().List(ctx) {
 			if err != nil {
 				return errors.Join(append(wrong, err)...)
 			}

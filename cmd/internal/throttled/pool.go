@@ -15,7 +15,6 @@ import (
 
 	"github.com/penstock-run/penstock/cmd/internal/measure"
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/jobs/client"
 )
 
 // idle is the idle timeout of the jobs. Their calls wait for up to half of it; one that would wait for longer parks.
@@ -34,7 +33,6 @@ type pool struct {
 	log        *os.File
 	server     *measure.Server
 	started    []*measure.Process // the workers
-	client     *client.Client
 }
 
 // begin starts the API, the server and the workers.
@@ -63,7 +61,6 @@ func begin(ctx context.Context, o options, a *api) (p *pool, err error) {
 	if p.server, err = measure.Serve(ctx, p.command("serve", "--slots", "0"), p.data, "throttled"); err != nil {
 		return p, err
 	}
-	p.client = p.server.Client
 	for n := range o.workers {
 		w, err := measure.Start(ctx, p.command("worker", "--name", fmt.Sprint("w", n+1), "--slots", strconv.Itoa((o.agents+o.workers-1)/o.workers), "--drain", "1s"))
 		p.started = append(p.started, w)
@@ -85,7 +82,7 @@ func (p *pool) command(args ...string) *exec.Cmd {
 func (p *pool) submitAll(ctx context.Context) error {
 	for n := range p.agents {
 		claude := (n+1)*p.real/p.agents > n*p.real/p.agents
-		if _, err := p.client.Submit(ctx, p.job(n, claude)); err != nil {
+		if _, err := p.server.Client.Submit(ctx, p.job(n, claude)); err != nil {
 			return fmt.Errorf("submit: %w", err)
 		}
 		select {

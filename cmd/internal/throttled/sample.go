@@ -71,7 +71,7 @@ func (s *samples) last() sample {
 func (s *samples) sample(ctx context.Context) error {
 	var now sample
 	s.jobs = s.jobs[:0]
-	for rec, err := range s.pool.client.List(ctx, operation.ListRequest{}) {
+	for rec, err := range s.pool.server.Client.List(ctx, operation.ListRequest{}) {
 		if err != nil {
 			return fmt.Errorf("list the jobs: %w", err)
 		}
@@ -160,7 +160,7 @@ func (s *samples) report(ctx context.Context) (report, error) {
 		if rec.Counted+rec.Lost == 0 {
 			continue
 		}
-		for e, err := range s.pool.client.Events(ctx, rec.ID, 0) {
+		for e, err := range s.pool.server.Client.Events(ctx, rec.ID, 0) {
 			if err != nil {
 				return r, fmt.Errorf("read the session of job %s: %w", rec.ID, err)
 			}
@@ -169,7 +169,7 @@ func (s *samples) report(ctx context.Context) (report, error) {
 			}
 		}
 	}
-	for _, err := range s.pool.client.DeadLetters().List(ctx, operation.DeadRequest{}) {
+	for _, err := range s.pool.server.Client.DeadLetters().List(ctx, operation.DeadRequest{}) {
 		if err != nil {
 			return r, fmt.Errorf("list the dead letters: %w", err)
 		}
