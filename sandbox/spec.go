@@ -19,8 +19,11 @@ type Spec struct {
 	// workspace shows too: Workspace takes what is written, and nothing may
 	// change them while the jail runs. The view exists for the jail alone, in
 	// no other table of mounts. No two jails at once may write to a Workspace
-	// with Lower; Workspace + ".work" is used by Start, and removed.
-	Lower  []string
+	// with Lower; Workspace + ".work" and ".upper" are used by Start, and removed.
+	Lower []string
+	// Upper is where the jail sees, read-only, what it has written over Lower;
+	// "" is nowhere.
+	Upper  string
 	Home   string // a directory of the host, at HomePath; "" is an empty, private one
 	Mounts []Mount
 	Files  []File

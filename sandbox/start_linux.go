@@ -102,7 +102,7 @@ func (l *launch) config() held.Config {
 	return held.Config{
 		Token: l.p.token, Env: l.command.env(), Bind: spec.bind, Unread: l.pipes.Unread,
 		Limits: cgroup.Limits{Memory: spec.Limits.Memory, CPUs: spec.Limits.CPUs, CPUWeight: spec.Limits.CPUWeight, PIDs: spec.Limits.PIDs},
-		Layers: held.Layers{Lower: spec.Lower, Workspace: spec.Workspace, ReadOnly: spec.WorkspaceReadOnly},
+		Layers: held.Layers{Lower: spec.Lower, Workspace: spec.Workspace, ReadOnly: spec.WorkspaceReadOnly, Upper: spec.UpperSource()},
 	}
 }
 

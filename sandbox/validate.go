@@ -115,7 +115,22 @@ func (s Spec) validateLower() error {
 			return err
 		}
 	}
-	return nil
+	switch {
+	case s.Upper == "":
+		return nil
+	case len(s.Lower) == 0:
+		return &FieldError{"Upper", s.Upper, "needs Lower"}
+	}
+	return s.checkTarget("Upper", s.Upper)
+}
+
+// UpperSource is the directory of the host on which Start shows what is to be at Upper,
+// to the mechanism of this jail alone; "" if nothing is.
+func (s Spec) UpperSource() string {
+	if s.Upper == "" {
+		return ""
+	}
+	return s.Workspace + ".upper"
 }
 
 func (s Spec) validateNetwork() error {

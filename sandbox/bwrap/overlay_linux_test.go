@@ -79,6 +79,32 @@ func TestOverlayReadOnly(t *testing.T) {
 	}
 }
 
+// A jail can see what it has written apart from what it shows, and not write there.
+func TestUpperIsShownAlone(t *testing.T) {
+	b := &bwrap.Backend{}
+	sandboxtest.Require(t, b, sandbox.FeatureLayers)
+	for _, readOnly := range []bool{false, true} {
+		root := t.TempDir()
+		spec := layers(t, root, "echo new > d/f")
+		if exit, err := sandbox.Run(t.Context(), b, spec, sandbox.Streams{}); err != nil || !exit.Success() {
+			t.Fatalf("got %v, err %v", exit, err)
+		}
+		spec.Upper, spec.WorkspaceReadOnly = "/penstock/upper", readOnly
+		spec.Args = []string{"sh", "-c", "find /penstock/upper -type f; ! touch /penstock/upper/d/f 2>/dev/null; ! touch /penstock/upper/x 2>/dev/null"}
+		var out bytes.Buffer
+		exit, err := sandbox.Run(t.Context(), b, spec, sandbox.Streams{Stdout: &out, Stderr: &out})
+		if want := "/penstock/upper/d/f\n"; err != nil || !exit.Success() || out.String() != want {
+			t.Errorf("read-only %v: got %v, err %v, %q; want %q", readOnly, exit, err, out.String(), want)
+		}
+		unseen(t, root)
+		if left, _ := filepath.Glob(spec.Workspace + ".*"); len(left) > 0 {
+			t.Errorf("read-only %v: %q is left", readOnly, left)
+		}
+	}
+}
+
+func TestUpperOfAUser(t *testing.T) { sandboxtest.Unprivileged(t, "TestUpperIsShownAlone") }
+
 // TestOverlayThatCannotBe: the jail does not start, and says why.
 func TestOverlayThatCannotBe(t *testing.T) {
 	b := &bwrap.Backend{}

@@ -120,6 +120,9 @@ func (v *view) mounts(spec sandbox.Spec, h layout.Host) {
 	workspace := sandbox.Mount{Source: h.Workspace, Target: sandbox.WorkspacePath, Writable: !spec.WorkspaceReadOnly}
 	v.mount(workspace, "0755", spec.Limits.TmpSize)
 	mounts := slices.Clone(h.Mounts)
+	if spec.Upper != "" {
+		mounts = append(mounts, sandbox.Mount{Source: spec.UpperSource(), Target: spec.Upper})
+	}
 	slices.SortStableFunc(mounts, func(a, b sandbox.Mount) int { return cmp.Compare(a.Target, b.Target) })
 	for _, m := range mounts {
 		v.mount(m, "", 0)

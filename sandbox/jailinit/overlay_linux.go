@@ -16,7 +16,7 @@ func mountAndExecute() {
 		os.Stderr.WriteString("overlay: malformed arguments\n")
 		os.Exit(127)
 	}
-	err := overlay.View{Lower: l.Lower, Upper: l.Upper, Work: l.Work}.Mount(l.Target, true)
+	err := overlay.View{Lower: l.Lower, Upper: l.Upper, Work: l.Work, Alone: l.Alone}.Mount(l.Target, true)
 	if err == nil {
 		err = prctl(prCapAmbient, prCapAmbientClearAll, 0)
 	}

@@ -37,6 +37,8 @@ func (f *overlayFiles) show(spec *sandbox.Spec) {
 		spec.Lower = append([]string{f.layer.Files()}, f.base.Trees...)
 	}
 	spec.Mounts = append(spec.Mounts, sandbox.Mount{Source: f.base.Objects(), Target: repocache.ObjectsPath})
+	upper, shown := f.base.Monitor(f.layer)
+	spec.Upper, spec.Mounts = upper, append(spec.Mounts, shown...)
 }
 
 func (f *overlayFiles) view() *changes.View {

@@ -82,6 +82,10 @@ type Limits struct {
 	// History is the size of a repository's objects up to which a workspace
 	// gets all of its history, default 64 MiB. Above, it gets 50 commits.
 	History int64
+	// MonitoredFiles is how many files a repository has at least for the git of an agent
+	// to be told, over an overlay, which of them were written: default 5,000. Below, git
+	// is as fast when it looks at all.
+	MonitoredFiles int
 	// BaseAge and BaseBytes decide which bases Sweep evicts: those not used for that
 	// long, default a week, and the oldest beyond that size, default 20 GiB. A mirror
 	// goes when it has no bases and is as old.
@@ -102,6 +106,7 @@ func (l Limits) withDefaults() Limits {
 	l.Files, l.Entries, l.Bytes, l.Patch, l.Depth, l.Path = c.Files, c.Entries, c.Bytes, c.Patch, c.Depth, c.Path
 	l.Artifacts, l.ArtifactBytes = c.Artifacts, c.ArtifactBytes
 	setDefault(&l.History, 64<<20)
+	setDefault(&l.MonitoredFiles, 5000)
 	setDefault(&l.BaseAge, 7*24*time.Hour)
 	setDefault(&l.BaseBytes, 20<<30)
 	setDefault(&l.WorktreeAge, 30*24*time.Hour)
@@ -151,7 +156,7 @@ func Open(ctx context.Context, cfg Config) (*Spaces, error) {
 		trash: &disk.Trash{Dir: filepath.Join(cfg.Dir, "trash")}, homes: homes{cfg.Dir}, commitsTime: commitsTime,
 	}
 	s.cache = repocache.New(repocache.Config{
-		Dir: cfg.Dir, Access: s.access, Jail: s.jail(), Trash: s.trash, History: cfg.Limits.History,
+		Dir: cfg.Dir, Access: s.access, Jail: s.jail(), Trash: s.trash, History: cfg.Limits.History, MonitoredFiles: cfg.Limits.MonitoredFiles,
 		Fetched: cfg.Hooks.Fetched, Leftover: cfg.Hooks.Leftover,
 	})
 	for _, sub := range []string{"mirrors", "jobs", "locks", "trash"} {

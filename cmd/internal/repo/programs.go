@@ -19,6 +19,7 @@ var programOnly = []string{
 // programs are packages outside cmd that are a process of their own.
 var programs = map[string]string{
 	"sandbox/jailinit":                  "the first program in a jail: it hands its environment on and exits as its child did",
+	"worker/internal/gitmonitor":        "git's hook in a jail: it reads where git looks, and exits as git's protocol has it",
 	"sandbox/slowtest":                  "imported by tests only, and reads how busy a host is that an emulated machine cannot see",
 	"sandbox/sandboxtest":               "imported by tests only, and reads which backends they must not skip",
 	"sandbox/exectest":                  "imported by tests only, and reads which programs they must not do without",
@@ -29,9 +30,9 @@ var programs = map[string]string{
 	"cmd/penstock":                      "its tests are its user's sessions, run by testscript, which ends the process itself",
 }
 
-// takesOver is the package whose init function is its purpose: it decides
-// whether this process is the program that imports it at all.
-const takesOver = "sandbox/jailinit"
+// takeOver are the packages whose init function is their purpose: it decides
+// whether this process is the program that imports them at all.
+var takeOver = []string{"sandbox/jailinit", "worker/internal/gitmonitor"}
 
 func onlyPrograms(t *Tree) []Finding {
 	var found []Finding
@@ -42,7 +43,7 @@ func onlyPrograms(t *Tree) []Finding {
 			for n := range ast.Preorder(f.File) {
 				switch n := n.(type) {
 				case *ast.FuncDecl:
-					if n.Recv == nil && n.Name.Name == "init" && p.Dir != takesOver {
+					if n.Recv == nil && n.Name.Name == "init" && !slices.Contains(takeOver, p.Dir) {
 						found = append(found, t.at(n, "init function: whoever imports the package cannot refuse it"))
 					}
 				case *ast.SelectorExpr:

@@ -19,6 +19,7 @@ type Layers struct {
 	Lower     []string
 	Workspace string
 	ReadOnly  bool
+	Upper     string // a directory on which the mechanism sees Workspace without Lower; "" for none
 }
 
 // start starts cmd in a group, where the layers lie on the workspace. If not clean,
@@ -47,9 +48,9 @@ func (l Layers) start(cmd *exec.Cmd, group *cgroup.Group) (clean bool, err error
 // view is what lies on the workspace.
 func (l Layers) view() overlay.View {
 	if l.ReadOnly {
-		return overlay.View{Lower: append([]string{l.Workspace}, l.Lower...)}
+		return overlay.View{Lower: append([]string{l.Workspace}, l.Lower...), Alone: l.Upper}
 	}
-	return overlay.View{Lower: l.Lower, Upper: l.Workspace, Work: l.Workspace + ".work"}
+	return overlay.View{Lower: l.Lower, Upper: l.Workspace, Work: l.Workspace + ".work", Alone: l.Upper}
 }
 
 // remove removes what the kernel needed besides the upper layer.
@@ -67,7 +68,7 @@ func asUser(cmd *exec.Cmd, view overlay.View, target string) error {
 	if err != nil {
 		return err
 	}
-	l := jailinit.Layered{Lower: view.Lower, Upper: view.Upper, Work: view.Work, Target: target}
+	l := jailinit.Layered{Lower: view.Lower, Upper: view.Upper, Work: view.Work, Alone: view.Alone, Target: target}
 	cmd.Args = l.Wrap(cmd.Path, cmd.Args)
 	cmd.Path = self
 	a := cmd.SysProcAttr

@@ -12,6 +12,15 @@ type View struct {
 	Lower []string // the uppermost first
 	Upper string   // "" for a view that cannot be written to
 	Work  string   // on the file system of Upper
+	Alone string   // a directory on which the uppermost layer is shown by itself; "" for none
+}
+
+// top is the uppermost layer.
+func (v View) top() string {
+	if v.Upper == "" {
+		return v.Lower[0]
+	}
+	return v.Upper
 }
 
 var errPath = errors.New("overlay: a path of the kernel's options would be longer than a page")

@@ -7,22 +7,29 @@ import (
 	"syscall"
 )
 
-// Prepare recreates the work directory. What an earlier mount left there is of no
-// use. The mark of a volatile mount that did not end is among it, and would make
-// the kernel refuse the next mount.
+// Prepare recreates the directories that the mounts need. What an earlier mount left
+// in the work directory is of no use. The mark of a volatile mount that did not end is
+// among it, and would make the kernel refuse the next mount.
 func (v View) Prepare() error {
-	if v.Upper == "" {
-		return nil
+	err := v.Remove()
+	for _, dir := range []string{v.Work, v.Alone} {
+		if err == nil && dir != "" {
+			err = os.Mkdir(dir, 0o700)
+		}
 	}
-	if err := errors.Join(v.Remove(), os.Mkdir(v.Work, 0o700)); err != nil {
-		return os.NewSyscallError("overlay", err)
-	}
-	return nil
+	return os.NewSyscallError("overlay", err)
 }
 
-// Remove removes the work directory, after the mount is gone.
+// Remove removes the directories that the mounts needed, after these are gone.
 func (v View) Remove() error {
-	if v.Upper == "" {
+	if v.Alone != "" {
+		// The thread that mounted may be this one. Elsewhere there is no mount.
+		_ = syscall.Unmount(v.Alone, syscall.MNT_DETACH|umountNoFollow)
+		if err := os.Remove(v.Alone); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	if v.Work == "" {
 		return nil
 	}
 	// The kernel makes directories of mode 000 in it, one in the other.
@@ -49,7 +56,10 @@ func (v View) MountAlone(target string) error {
 	return v.Mount(target, false)
 }
 
-const readOnly = 1 // ST_RDONLY
+const (
+	readOnly       = 1 // ST_RDONLY
+	umountNoFollow = 8 // UMOUNT_NOFOLLOW
+)
 
 // Mount mounts the view on target in the caller's mount namespace. A user who
 // owns the namespace, but is not root of the host, says so.
@@ -57,6 +67,11 @@ func (v View) Mount(target string, user bool) error {
 	options, err := v.options(user)
 	if err != nil {
 		return err
+	}
+	if v.Alone != "" {
+		if err := syscall.Mount(v.top(), v.Alone, "", syscall.MS_BIND, ""); err != nil {
+			return &os.PathError{Op: "overlay: show alone on", Path: v.Alone, Err: err}
+		}
 	}
 	if err := syscall.Mount("penstock", target, "overlay", syscall.MS_NOSUID|syscall.MS_NODEV, options); err != nil {
 		return &os.PathError{Op: "overlay: mount on", Path: target, Err: err}

@@ -17,6 +17,17 @@ func (d *Directory) MayHaveCommits() bool {
 	return gitWritten(d.Path) || d.View.Layer != "" && gitWritten(d.View.Layer)
 }
 
+// Marks reads the kernel's marks on a directory of an upper layer: it hides the one below,
+// or shows the one of another name.
+func Marks(dir string) (opaque bool, redirect string, err error) {
+	fd, err := disk.OpenDir(unix.AT_FDCWD, dir)
+	if err != nil {
+		return false, "", err
+	}
+	defer unix.Close(fd)
+	return marks(fd)
+}
+
 // marks reads the kernel's marks on a directory of the upper layer: for root they are
 // attributes that other users cannot see, for a user other attributes. Only the kind in
 // use counts: in a view that root mounted, any program can set the other kind, and an

@@ -19,6 +19,9 @@ type Config struct {
 	// History is the size of a repository's objects up to which a base gets all
 	// of its history. Above, it gets 50 commits.
 	History int64
+	// MonitoredFiles is how many files a base has at least for its template to have a
+	// monitor, see package gitmonitor.
+	MonitoredFiles int
 	// Fetched is called after a fetch from a repository, Leftover with damaged parts
 	// that are made anew. They may be nil.
 	Fetched  func(repo string, took time.Duration)

@@ -10,7 +10,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/penstock-run/penstock/worker/internal/changes"
 	"github.com/penstock-run/penstock/worker/internal/disk"
+	"github.com/penstock-run/penstock/worker/internal/gitmonitor"
 )
 
 // A Layer is the files that a job's setup wrote over a template, in a jail in which
@@ -94,7 +96,7 @@ func (b *Base) Layer(ctx context.Context, key string) (*Layer, *LayerMaker, erro
 				}
 				continue
 			}
-			return nil, &LayerMaker{dir: dir, lock: l, trash: b.mirror.cache.cfg.Trash}, nil
+			return nil, &LayerMaker{dir: dir, trees: b.Trees, lock: l, trash: b.mirror.cache.cfg.Trash}, nil
 		case !errors.Is(err, disk.ErrLocked):
 			return nil, nil, err
 		}
@@ -138,6 +140,7 @@ func openLayer(dir string) (*Layer, error) {
 //	                              └──▶ giveUp
 type LayerMaker struct {
 	dir   string
+	trees []string // of the template below
 	lock  *disk.Lock
 	trash *disk.Trash
 }
@@ -166,6 +169,12 @@ func (m *LayerMaker) Publish(took time.Duration) (*Layer, error) {
 	data, err := json.Marshal(layerInfo{Bytes: size, Seconds: took.Seconds()})
 	if err != nil {
 		return nil, err
+	}
+	// Without a list the layer is whole, and has no monitor.
+	if list, err := gitmonitor.List(layerFiles(m.fresh()), m.trees, changes.Marks); err == nil {
+		if err := os.WriteFile(filepath.Join(m.fresh(), gitmonitor.LayerList), list, 0o644); err != nil {
+			return nil, err
+		}
 	}
 	if err := os.WriteFile(filepath.Join(m.fresh(), layerInfoFile), data, 0o600); err != nil {
 		return nil, err

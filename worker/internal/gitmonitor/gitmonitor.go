@@ -1,0 +1,46 @@
+package gitmonitor
+
+import (
+	"github.com/penstock-run/penstock/sandbox/jailinit"
+)
+
+// Places inside of a jail, all read-only.
+const (
+	UpperPath = "/penstock/upper" // what the job has written
+	LayerPath = "/penstock/layer" // what setup has written, in layerFiles, and the list of it
+	BasePath  = "/penstock/base"  // the template's directories: "0" is the uppermost
+)
+
+// workspacePath is sandbox.WorkspacePath: with package sandbox below it, this one would be
+// initialised late.
+const workspacePath = "/workspace"
+
+// The names in LayerPath.
+const (
+	LayerFiles = "files"
+	LayerList  = "monitored"
+)
+
+// hookWord is the argument that makes this program the hook.
+const hookWord = "changed-files"
+
+// token is what git shall say when it asks again. Every answer is complete, so it says
+// nothing.
+const token = "1"
+
+// Prepare is a script for a shell in a jail that shows a template at its place. It makes
+// git note that no file differs, and ask the hook from then on. Versions of git before
+// 2.37 do not know all forms of an answer, so for them it does nothing.
+const Prepare = `version=$(git version) && version=${version#git version }
+major=${version%%.*} && minor=${version#*.} && minor=${minor%%.*}
+if [ "$major" -gt 2 ] || [ "$minor" -ge 37 ]; then
+	nothing='printf "` + token + `\0" #'
+	git config core.fsmonitorHookVersion 2
+	git -c "core.fsmonitor=$nothing" update-index --fsmonitor --untracked-cache
+	git -c "core.fsmonitor=$nothing" status --porcelain
+	git config core.fsmonitor '` + hookCommand + `'
+fi`
+
+// hookCommand asks in jails that show what it needs: a worker of an earlier release on the
+// same host has other ones.
+const hookCommand = "test -d " + UpperPath + " && " + jailinit.Path + " " + hookWord
