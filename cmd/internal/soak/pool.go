@@ -35,6 +35,7 @@ type pool struct {
 
 	mu    sync.Mutex
 	wrong []error
+	pids  []int // of all programs that were started
 }
 
 // complain notes what must not be, so that the soak fails when it has ended.
@@ -109,7 +110,20 @@ func (p *pool) git(ctx context.Context, args ...string) error {
 func (p *pool) start(ctx context.Context, args ...string) (*measure.Process, error) {
 	cmd := exec.Command(p.program, args...)
 	cmd.Env, cmd.Stdout, cmd.Stderr = p.env, p.log, p.log
-	return measure.Start(ctx, cmd)
+	started, err := measure.Start(ctx, cmd)
+	if cmd.Process != nil {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.pids = append(p.pids, cmd.Process.Pid)
+	}
+	return started, err
+}
+
+// started are the programs that were started, those that have ended too.
+func (p *pool) started() []int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.pids)
 }
 
 // up starts all programs.

@@ -64,7 +64,7 @@ func everything() []*series {
 			}},
 			{Graph: measure.Graph{Name: "disk of the workers", Unit: measure.MiB}, whole: true, read: func(_ context.Context, p *pool) (float64, error) { return measure.Disk(filepath.Join(p.data, "work")) }},
 			{Graph: measure.Graph{Name: "mounts"}, whole: true, read: func(_ context.Context, p *pool) (float64, error) { return mounts(p.data), nil }},
-			{Graph: measure.Graph{Name: "control groups"}, whole: true, read: func(context.Context, *pool) (float64, error) { return groups(), nil }},
+			{Graph: measure.Graph{Name: "control groups"}, whole: true, read: func(_ context.Context, p *pool) (float64, error) { return groups("/sys/fs/cgroup", p.started()), nil }},
 		})
 }
 
@@ -175,13 +175,18 @@ func mounts(dir string) (n float64) {
 	return n
 }
 
-// groups counts the control groups of penstock on this host.
-func groups() (n float64) {
-	_ = filepath.WalkDir("/sys/fs/cgroup", func(path string, d fs.DirEntry, err error) error {
-		if err == nil && d.IsDir() && strings.Contains(path, "penstock") {
+// groups counts the control groups of jails that one of the processes has made, which their
+// names say: others on the host have some, too.
+func groups(root string, owners []int) (n float64) {
+	_ = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		parts := strings.Split(filepath.Base(path), "-") // the last three are owner, its start, and a number
+		if err != nil || !d.IsDir() || !strings.Contains(path, "penstock") || len(parts) < 4 {
+			return nil // what vanishes meanwhile counts for nothing
+		}
+		if owner, err := strconv.Atoi(parts[len(parts)-3]); err == nil && slices.Contains(owners, owner) {
 			n++
 		}
-		return nil // what vanishes meanwhile counts for nothing
+		return nil
 	})
 	return n
 }

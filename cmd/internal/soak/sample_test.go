@@ -4,6 +4,8 @@ import (
 	"encoding/xml"
 	"errors"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -45,5 +47,18 @@ func TestALeakIsFound(t *testing.T) {
 	}
 	if n := strings.Count(picture, "<polyline"); n != 3 {
 		t.Errorf("%d lines in the plot, want 3", n)
+	}
+}
+
+// What other pools of the host leave is theirs.
+func TestGroupsAreThePools(t *testing.T) {
+	root := t.TempDir()
+	for _, name := range []string{"pids/penstock", "pids/penstock/job.2.pool-cda5a46bf8a9_1ulajuk-10807-316743-5", "pids/penstock/_1ulajuk-919-20-1", "pids/penstock/x_1ulajuk-10-10807-919"} {
+		if err := os.MkdirAll(filepath.Join(root, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := groups(root, []int{10807, 919, 7}); got != 2 {
+		t.Errorf("got %v of 2 groups", got)
 	}
 }
