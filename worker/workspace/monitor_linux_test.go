@@ -109,7 +109,7 @@ func step(random *rand.Rand) string {
 		return dir() + []string{"/f0", "/f1", "/s0/f2", "/s1/f3", "/n", "/x.tmp"}[random.IntN(6)]
 	}
 	a, b, f, g := dir(), dir(), file(), file()
-	return []string{
+	all := []string{
 		"echo more >> " + f, "mkdir -p " + a + " && echo fresh > " + a + "/n", "rm -f " + f, "rm -rf " + a,
 		"mv " + a + " " + b, "mv -T " + a + " " + b, "mv " + f + " " + g, "cp -r " + a + " " + b, "mkdir -p " + a,
 		"mv -T " + a + " t && mv -T " + b + " " + a + " && mv -T t " + b, "rm -rf " + a + "; mkdir -p " + a + "/s0; echo y > " + a + "/s0/f2",
@@ -120,8 +120,10 @@ func step(random *rand.Rand) string {
 		"git reset -q", "git reset -q --hard HEAD^", "git checkout -q -- " + a, "git checkout -q main", "git checkout -q -f other", "git clean -q -f -d",
 		"git clean -q -f -d -x", "git merge -q other -m m", "git merge --abort", "git rebase -q other", "git rebase --abort",
 		"git update-index --index-version 2", "git update-index --index-version 4", "git update-index --assume-unchanged " + f, "git update-index --no-assume-unchanged " + f,
-		"rm -f .git/index; git reset -q", "git worktree add -q /tmp/wt$RANDOM", "git bisect start -q; git bisect reset", "git ls-files -m > /dev/null",
-	}[random.IntN(44)]
+		"rm -f .git/index; git reset -q", "echo n >> .git/info/exclude", "echo f0 > /tmp/ignored; git config core.excludesFile /tmp/ignored",
+		"git sparse-checkout set d1 d2", "git sparse-checkout disable", "git init -q " + a, "rm -rf " + a + "; ln -s ../d1 " + a, "git worktree add -q /tmp/wt$RANDOM", "git bisect start -q; git bisect reset", "git ls-files -m > /dev/null",
+	}
+	return all[random.IntN(len(all))]
 }
 
 // steps are random ones, each followed by a comparison.
@@ -196,8 +198,8 @@ func TestMonitorOverADelta(t *testing.T) {
 	if len(w.base.Trees) != 2 {
 		t.Fatalf("the template has %q", w.base.Trees)
 	}
-	if got := act(t, w, asked); got != "" {
-		t.Errorf("of nothing: %q", got)
+	if got := act(t, w, asked+"ls -A /penstock /penstock/monitor"); got != "/penstock:\nmonitor\nobjects\nupper\n\n/penstock/monitor:\nbase\nindex\n" {
+		t.Errorf("of nothing: %q", got) // and nothing of the other commit is shown
 	}
 	act(t, w, steps(rand.New(rand.NewPCG(rand.Uint64(), 1)), 12))
 }

@@ -37,7 +37,7 @@ func (f *overlayFiles) show(spec *sandbox.Spec) {
 		spec.Lower = append([]string{f.layer.Files()}, f.base.Trees...)
 	}
 	spec.Mounts = append(spec.Mounts, sandbox.Mount{Source: f.base.Objects(), Target: repocache.ObjectsPath})
-	upper, shown := f.base.Monitor(f.layer)
+	upper, shown := f.base.Monitor(f.dir, f.layer)
 	spec.Upper, spec.Mounts = upper, append(spec.Mounts, shown...)
 }
 

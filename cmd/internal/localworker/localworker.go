@@ -17,7 +17,6 @@ import (
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/sandbox/backends"
 	"github.com/penstock-run/penstock/sandbox/jailinit"
-	"github.com/penstock-run/penstock/sandbox/systemd"
 	"github.com/penstock-run/penstock/worker"
 	"github.com/penstock-run/penstock/worker/gate"
 	"github.com/penstock-run/penstock/worker/modelkey"
@@ -85,7 +84,7 @@ func (m maker) worker(ctx context.Context, slots int) (*Worker, error) {
 	cfg := worker.Config{
 		Name: workerparts.Name(settings), Release: shell.Release, Slots: slots, Queues: settings.Worker.Queues, Labels: settings.Worker.Labels, Drain: settings.Worker.Drain,
 		Queue: p.Queue, Log: p.Log, Store: p.Store, Spaces: spaces, Workspace: settings.Worker.Workspace, Agents: workerparts.Agents(settings),
-		Pool: workerparts.PoolMark(settings), Backend: choose, Keepers: []sandbox.Keeper{containers, &systemd.Backend{}}, Secret: shell.Secret, Mounts: mounts, Logger: log, Hooks: hooks.Worker,
+		Pool: workerparts.PoolMark(settings), Backend: choose, Keepers: workerparts.Keepers(containers), Secret: shell.Secret, Mounts: mounts, Logger: log, Hooks: hooks.Worker,
 		Signers: signers, ReceiptKey: receiptKey, Policy: rules, Where: jail.Here(), Refused: jail.Keep(jail.Violations(settings), func(err error) { log.Error("a refusal of a jail is not kept", "err", err) }), Diagnose: jail.Advice,
 		Reserve:      workerparts.Reserve(settings, filepath.Join(settings.Data, "work")),
 		CommitAuthor: settings.Worker.CommitAuthor, CommitPlain: !settings.Worker.CommitTrailers,

@@ -20,6 +20,7 @@ import (
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/sandbox/backends"
 	"github.com/penstock-run/penstock/sandbox/oci"
+	"github.com/penstock-run/penstock/sandbox/systemd"
 	"github.com/penstock-run/penstock/worker"
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/agent/builtin"
@@ -141,6 +142,12 @@ func Slots(asked int) int {
 // has tried.
 func Containers(settings *cli.Config) *oci.Backend {
 	return &oci.Backend{Engine: settings.Worker.Engine, Host: settings.Worker.Socket, Runtime: settings.Worker.Runtime}
+}
+
+// Keepers are the services of the host that may still hold jails of a worker that was killed:
+// the engine of these containers, and systemd. Whatever ends leftovers asks all of them.
+func Keepers(containers *oci.Backend) []sandbox.Keeper {
+	return []sandbox.Keeper{containers, &systemd.Backend{}}
 }
 
 // WorktreeRecords is the directory that knows the worktrees of users.

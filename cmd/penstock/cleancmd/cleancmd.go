@@ -81,7 +81,7 @@ func clean(ctx context.Context, shell cli.Shell, dry bool) ([]Cleaned, error) {
 	if dry {
 		done = "would remove"
 	}
-	jails, err := sandbox.Leftovers(ctx, "", workerparts.Containers(shell.Config))
+	jails, err := leftovers(ctx, shell.Config)
 	if err != nil {
 		return nil, err
 	}
@@ -123,6 +123,11 @@ func clean(ctx context.Context, shell cli.Shell, dry bool) ([]Cleaned, error) {
 	return list, err
 }
 
+// leftovers are the jails of killed workers on this host, of all pools.
+func leftovers(ctx context.Context, settings *cli.Config) ([]sandbox.Leftover, error) {
+	return sandbox.Leftovers(ctx, "", workerparts.Keepers(workerparts.Containers(settings))...)
+}
+
 func cleanSpaces(ctx context.Context, shell cli.Shell, dry bool) (swept workspace.Swept, err error) {
 	err = withSpaces(ctx, shell, dry, func(spaces *workspace.Spaces) error {
 		if dry {
@@ -138,7 +143,7 @@ func cleanSpaces(ctx context.Context, shell cli.Shell, dry bool) (swept workspac
 // giveUp gives up workspaces by their names. What a kill left of their jails,
 // a container for one, may still write there.
 func giveUp(ctx context.Context, shell cli.Shell, names []string, dry bool) (list []Cleaned, err error) {
-	jails, err := sandbox.Leftovers(ctx, "", workerparts.Containers(shell.Config))
+	jails, err := leftovers(ctx, shell.Config)
 	for _, jail := range jails {
 		if !dry && slices.ContainsFunc(names, func(name string) bool {
 			return jail.Label == poolmark.Label(name, workerparts.PoolMark(shell.Config))

@@ -17,13 +17,13 @@
 //     the upper directory forgets a new file that is removed again;
 //   - all of a directory that does not show the template's one of the same name: the
 //     kernel marks it as opaque or renamed, which a jail cannot see, but it has another
-//     inode number then;
+//     inode number then than in the list that the host has made of the template;
 //   - each file of the index that the template's index does not have;
 //   - what the layer of setup has written, from a list that is made with the layer.
 //
 // If anything is not as it expects, the hook fails, and git looks at every file: for a
-// worktree elsewhere, an index that a variable names, a mount inside the workspace, or
-// layers on several file systems. It runs in the agent's jail with the agent's rights,
+// worktree elsewhere, an index that a variable names, or a mount inside the workspace.
+// It runs in the agent's jail with the agent's rights,
 // and what an agent makes of it deceives only the agent's own git: results are collected
 // without it.
 package gitmonitor

@@ -4,22 +4,19 @@ import (
 	"github.com/penstock-run/penstock/sandbox/jailinit"
 )
 
-// Places inside of a jail, all read-only.
+// Places inside of a jail, all read-only. What else a template shows, other commits of the
+// repository for one, is not for the agent to see.
 const (
-	UpperPath = "/penstock/upper" // what the job has written
-	LayerPath = "/penstock/layer" // what setup has written, in layerFiles, and the list of it
-	BasePath  = "/penstock/base"  // the template's directories: "0" is the uppermost
+	UpperPath       = "/penstock/upper"              // what the job has written
+	IndexPath       = "/penstock/monitor/index"      // the template's index
+	DirectoriesPath = "/penstock/monitor/base"       // the template's directories, see [Directories]
+	LayerPath       = "/penstock/monitor/layer"      // what setup has written, see [Names]
+	LayerDirsPath   = "/penstock/monitor/layer-dirs" // the directories of that
 )
 
 // workspacePath is sandbox.WorkspacePath: with package sandbox below it, this one would be
 // initialised late.
 const workspacePath = "/workspace"
-
-// The names in LayerPath.
-const (
-	LayerFiles = "files"
-	LayerList  = "monitored"
-)
 
 // hookWord is the argument that makes this program the hook.
 const hookWord = "changed-files"

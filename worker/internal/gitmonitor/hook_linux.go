@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"strconv"
 	"syscall"
 
 	"github.com/penstock-run/penstock/sandbox/jailinit"
@@ -17,7 +16,7 @@ func init() {
 	if len(os.Args) != 4 || os.Args[0] != jailinit.Path || os.Args[1] != hookWord {
 		return
 	}
-	out, err := answer(os.Args[2], places{workspacePath, UpperPath, LayerPath, BasePath})
+	out, err := answer(os.Args[2], places{workspacePath, UpperPath, IndexPath, DirectoriesPath, LayerPath, LayerDirsPath})
 	if err == nil {
 		_, err = os.Stdout.Write(out)
 	}
@@ -29,7 +28,7 @@ func init() {
 }
 
 // places are where the hook finds what it looks at.
-type places struct{ workspace, upper, layer, base string }
+type places struct{ workspace, upper, index, directories, layer, layerDirs string }
 
 // maxNames bounds an answer. Above it, git is as fast alone.
 const maxNames = 200_000
@@ -84,7 +83,7 @@ func sameFile(one, other string) bool {
 // A hook collects the names for one answer.
 type hook struct {
 	places
-	lower []string // directories below the upper one, the uppermost first
+	below directories // of the layers below the upper one
 	// shows reports whether the directory of that name below the upper one shows through it.
 	shows func(name string) (bool, error)
 	// settled: the upper directory does not change any more, so what git has read there
@@ -95,42 +94,20 @@ type hook struct {
 }
 
 func newHook(at places) (*hook, error) {
-	h := &hook{places: at, answer: append([]byte(token), 0)}
+	h := &hook{places: at, answer: append([]byte(token), 0), below: directories{}}
 	h.shows = h.sameInode
-	list, err := os.ReadFile(at.layer + "/" + LayerList)
-	switch _, missing := os.Lstat(at.layer); {
-	case err == nil:
-		h.answer = append(h.answer, list...)
-		h.lower = append(h.lower, at.layer+"/"+LayerFiles)
-	case !errors.Is(missing, fs.ErrNotExist):
+	if err := h.below.read(at.directories); err != nil {
 		return nil, err
 	}
-	for i := 0; ; i++ {
-		dir := at.base + "/" + strconv.Itoa(i)
-		if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) && i > 0 {
-			break
-		}
-		h.lower = append(h.lower, dir)
+	if _, err := os.Lstat(at.layer); errors.Is(err, fs.ErrNotExist) {
+		return h, nil
 	}
-	return h, h.onOneDevice()
-}
-
-// onOneDevice refuses layers among which an inode number says nothing.
-func (h *hook) onOneDevice() error {
-	upper, err := lstat(h.upper)
+	list, err := os.ReadFile(at.layer)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	for _, dir := range h.lower {
-		st, err := lstat(dir)
-		if err != nil {
-			return err
-		}
-		if st.Dev != upper.Dev {
-			return errors.New("the layers are on several file systems")
-		}
-	}
-	return nil
+	h.answer = append(h.answer, list...)
+	return h, h.below.read(at.layerDirs)
 }
 
 // name adds one name, of an entry or, with a slash at its end, of all below a directory.
@@ -194,10 +171,8 @@ func (h *hook) inDirectory(name string, e fs.DirEntry, other bool) error {
 	if err != nil {
 		return err
 	}
-	if h.settled && !shows {
-		if _, found, err := h.below(name); err != nil || !found {
-			return err // git knows nothing below it
-		}
+	if _, known := h.below[name]; h.settled && !known {
+		return nil // git has read nothing below it
 	}
 	return h.directory(name, !shows)
 }
@@ -209,19 +184,7 @@ func (h *hook) sameInode(name string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	below, found, err := h.below(name)
-	return found && below.Mode&syscall.S_IFMT == syscall.S_IFDIR && below.Ino == seen.Ino, err
-}
-
-// below looks at what the layers below the upper directory have of that name.
-func (h *hook) below(name string) (st syscall.Stat_t, found bool, err error) {
-	for _, dir := range h.lower {
-		st, err := lstat(dir + "/" + name)
-		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
-			return st, err == nil, err
-		}
-	}
-	return st, false, nil
+	return h.below[name] == seen.Ino, nil
 }
 
 // addedFiles adds the files of the index that the template's does not have. One that was
@@ -231,7 +194,7 @@ func (h *hook) addedFiles() error {
 	if err != nil {
 		return err
 	}
-	was, err := os.ReadFile(h.base + "/0/.git/index")
+	was, err := os.ReadFile(h.index)
 	if err != nil {
 		return err
 	}

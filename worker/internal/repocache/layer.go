@@ -10,9 +10,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/penstock-run/penstock/worker/internal/changes"
 	"github.com/penstock-run/penstock/worker/internal/disk"
-	"github.com/penstock-run/penstock/worker/internal/gitmonitor"
 )
 
 // A Layer is the files that a job's setup wrote over a template, in a jail in which
@@ -96,7 +94,7 @@ func (b *Base) Layer(ctx context.Context, key string) (*Layer, *LayerMaker, erro
 				}
 				continue
 			}
-			return nil, &LayerMaker{dir: dir, trees: b.Trees, lock: l, trash: b.mirror.cache.cfg.Trash}, nil
+			return nil, &LayerMaker{dir: dir, directories: filepath.Join(b.template(), directoriesFile), lock: l, trash: b.mirror.cache.cfg.Trash}, nil
 		case !errors.Is(err, disk.ErrLocked):
 			return nil, nil, err
 		}
@@ -140,9 +138,10 @@ func openLayer(dir string) (*Layer, error) {
 //	                              └──▶ giveUp
 type LayerMaker struct {
 	dir   string
-	trees []string // of the template below
 	lock  *disk.Lock
 	trash *disk.Trash
+	// directories is the list of the template's, if it has a monitor.
+	directories string
 }
 
 func (m *LayerMaker) fresh() string { return m.dir + ".new" }
@@ -170,9 +169,9 @@ func (m *LayerMaker) Publish(took time.Duration) (*Layer, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Without a list the layer is whole, and has no monitor.
-	if list, err := gitmonitor.List(layerFiles(m.fresh()), m.trees, changes.Marks); err == nil {
-		if err := os.WriteFile(filepath.Join(m.fresh(), gitmonitor.LayerList), list, 0o644); err != nil {
+	if err := m.monitor(); err != nil {
+		// The layer is whole without, and its jobs have no monitor.
+		if err := os.RemoveAll(filepath.Join(m.fresh(), directoriesFile)); err != nil {
 			return nil, err
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
@@ -103,40 +102,16 @@ func (b *Base) fillOver(ctx context.Context, l *disk.Lock, below *Base, fresh st
 	// read every file.
 	script := "set -e\ngit update-index -q --index-version 4 --refresh\n"
 	monitored, err := b.monitorPays()
-	if err != nil {
-		return err
-	}
-	if monitored {
-		if err := os.WriteFile(filepath.Join(fresh, "monitored"), nil, 0o600); err != nil {
-			return err
-		}
+	if err == nil && monitored {
 		script += gitmonitor.Prepare
 	}
-	return b.inside(ctx, sandbox.Spec{Workspace: dir, Lower: lower, Args: []string{"sh", "-c", script}})
-}
-
-// monitorPays reports whether agents' git shall ask which files were written.
-func (b *Base) monitorPays() (bool, error) {
-	files, err := b.mirror.cache.listings.get(b.Index())
-	return len(files) >= b.mirror.cache.cfg.MonitoredFiles && len(b.Commit) == len(git.EmptyTree), err
-}
-
-// Monitor is what a jail must show for the monitor of a template, and of a layer over it, if
-// there is one: nothing where the template has none.
-func (b *Base) Monitor(layer *Layer) (upper string, shown []sandbox.Mount) {
-	if _, err := os.Lstat(filepath.Join(b.template(), "monitored")); err != nil {
-		return "", nil
+	if err == nil {
+		err = b.inside(ctx, sandbox.Spec{Workspace: dir, Lower: lower, Args: []string{"sh", "-c", script}})
 	}
-	if layer != nil {
-		if _, err := os.Lstat(filepath.Join(layer.Dir, gitmonitor.LayerList)); err != nil {
-			return "", nil
-		}
-		shown = append(shown, sandbox.Mount{Source: layer.Dir, Target: gitmonitor.LayerPath})
+	if err != nil || !monitored {
+		return err
 	}
-	for i, tree := range b.Trees {
-		shown = append(shown, sandbox.Mount{Source: tree, Target: filepath.Join(gitmonitor.BasePath, strconv.Itoa(i))})
-	}
-	return gitmonitor.UpperPath, shown
+	return list(filepath.Join(fresh, directoriesFile), append([]string{dir}, lower...)...)
 }
 
 // templateConfig makes the agent's git fast over a template. A small index is
