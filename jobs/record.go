@@ -44,7 +44,8 @@ type Record struct {
 	State State `json:"state"`
 	// Attempt is how many attempts have begun; Counted how many of those
 	// were the job's doing, Lost how many the pool lost, Deaths and
-	// HostFailures how many of those by the death of a worker or by a host.
+	// HostFailures how many of those by the death of a worker or by a host. Deaths
+	// are counted anew when an attempt has answered one more prompt.
 	Attempt      int `json:"attempt"`
 	Counted      int `json:"counted"`
 	Lost         int `json:"lost"`

@@ -45,7 +45,7 @@ reason under ` + "`cause`" + `.
 *Retry* says when another attempt begins: never, at once elsewhere, or later, after a back-off of 2 s that doubles up to
 5 min, with up to a quarter more so that jobs which failed together do not come back together. *Charged to* says what
 the attempt uses up: an ` + "`attempt`" + ` of ` + "`retry.max_attempts`" + ` (the job's doing), a ` + "`death`" + ` (a worker died under it: %d and
-it is given up), a failure of a ` + "`host`" + ` (%d), a ` + "`loss`" + ` (the job did not fail: a shutdown, a quota; %d,
+it is given up; an attempt that answers one more prompt of its conversation begins that count anew), a failure of a ` + "`host`" + ` (%d), a ` + "`loss`" + ` (the job did not fail: a shutdown, a quota; %d,
 and of those that are the provider's %d for one reason, the setting ` + "`max_refusals`" + `), or ` + "`nothing`" + `. If the model's API
 said when to come again (` + "`retry-after`" + `, in seconds or a date), the next attempt begins then, and not by the back-off, but
 within %.0f hours. *Fault* says who can fix it. *Shared by*

@@ -85,7 +85,7 @@ func newClaimed(cfg *Config, claim *queue.Claim, log *slog.Logger, end context.C
 	})
 	c.conversation = conversation.New(conversation.Config{
 		Store: c.store, Log: c.log, Job: c.job, Record: rec, Epoch: claim.Epoch(), Worker: cfg.Name, Lost: claim.Previous() != nil,
-		Secrets: c.secrets, Tell: c.events.Put, Assert: claim.Assert,
+		Secrets: c.secrets, Tell: c.events.Put, Assert: claim.Assert, Progressed: claim.Progressed,
 	})
 	c.touched = &touched.Teller{Store: overlap.Of(cfg.Queue.Workers()), Record: rec, Clean: c.clean, Log: c.log}
 	return c, missing

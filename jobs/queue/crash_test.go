@@ -324,6 +324,34 @@ func TestSettleWithoutMessage(t *testing.T) {
 	}
 }
 
+// Workers may die under a job any number of times, as long as its attempts get further.
+func TestDeathsBeforeProgressAreForgotten(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("waits for leases and back-offs")
+	}
+	s := jobstest.Start(t)
+	q := open(t, s, queue.Config{Lease: 200 * time.Millisecond})
+	runDue(t, q)
+	rec := jobstest.Submit(t, q, jobstest.Job())
+	for range jobs.MaxDeaths - 1 {
+		jobstest.Claim(t, q, "w")
+	}
+	c := jobstest.Claim(t, q, "w")
+	if got := c.Record().Deaths; got != jobs.MaxDeaths-1 {
+		t.Fatalf("%d deaths, want %d", got, jobs.MaxDeaths-1)
+	}
+	c.Progressed()
+	stop := keep(c)
+	idleUntil(t, q, "the deaths are forgotten", func() bool { return get(t, q, rec.ID).Deaths == 0 })
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	if next := jobstest.Claim(t, q, "w").Record(); next.Attempt != jobs.MaxDeaths+1 || next.Deaths != 1 || next.Lost != jobs.MaxDeaths {
+		t.Errorf("attempt %d after %d deaths and %d lost attempts", next.Attempt, next.Deaths, next.Lost)
+	}
+}
+
 func TestJobThatKillsItsWorkersEnds(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

@@ -37,7 +37,9 @@ type Claim struct {
 	spent  atomic.Pointer[jobs.Spent]   // what the attempt has used; nil: not reported
 	stored atomic.Int64                 // bytes that the attempt has stored
 	asks   atomic.Pointer[jobs.OpenAsk] // what its agent waits with; nil: nothing
-	renew  chan struct{}                // has a value when that is to be written at once
+	// progressed: the attempt has got further than any before it.
+	progressed atomic.Bool
+	renew      chan struct{} // has a value when that is to be written at once
 }
 
 // Record returns the record as the claim wrote it.
@@ -62,6 +64,14 @@ func (c *Claim) Spend(s jobs.Spent) { c.spent.Store(&s) }
 // written as what it has used is.
 func (c *Claim) Stored(bytes int64) { c.stored.Add(bytes) }
 
+// Progressed says that the attempt has got further than any before it: workers that died under
+// those do not count against the job any more. It is written at once, if there were any.
+func (c *Claim) Progressed() {
+	if c.progressed.Store(true); c.rec.Deaths > 0 {
+		c.Renew()
+	}
+}
+
 // Ask says what the agent waits with for an answer; nil is nothing. It is written
 // as what it has used is.
 func (c *Claim) Ask(open *jobs.OpenAsk) { c.asks.Store(open) }
@@ -82,6 +92,9 @@ func (c *Claim) next() record.Entry {
 	e.Stored = max(0, c.rec.Stored+c.stored.Load())
 	if s := c.spent.Load(); s != nil {
 		e.LastAttempt = *s
+	}
+	if c.progressed.Load() {
+		e.Deaths = 0
 	}
 	return e
 }

@@ -50,7 +50,7 @@ var recordFields = map[string]string{
 	"attempt":       "How many attempts have begun.",
 	"counted":       "How many of them were the job's doing.",
 	"lost":          "How many of them the pool lost.",
-	"deaths":        "How many of those by the death of a worker.",
+	"deaths":        "How many of those by the death of a worker, since an attempt has last answered one more prompt.",
 	"host_failures": "How many of those by a host.",
 	"max_attempts":  "How many attempts that count there may be.",
 	"refusals":      "How many of the lost ones the model's provider refused, by reason.",

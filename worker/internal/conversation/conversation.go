@@ -40,6 +40,9 @@ type Config struct {
 	Tell func(...event.Event)
 	// Assert proves that the attempt still has its lease.
 	Assert func(context.Context) (time.Time, error)
+	// Progressed is called when a prompt is answered, and stored, that no earlier attempt
+	// has answered.
+	Progressed func()
 }
 
 // A Conversation is the conversation of one attempt's agent, over all of its runs.

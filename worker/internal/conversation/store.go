@@ -59,6 +59,9 @@ func (c *Conversation) Store(ctx context.Context, at Position, why jobs.Reason, 
 		return false
 	}
 	c.last = made
+	if !made.Open && (c.begun == nil || len(made.Heard) > len(c.begun.Heard)) {
+		c.cfg.Progressed()
+	}
 	c.cfg.Tell(event.Make(event.CapsuleStored(made)))
 	return true
 }
