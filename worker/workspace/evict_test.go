@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/penstock-run/penstock/worker/internal/disk"
 )
@@ -32,6 +33,29 @@ func TestEvictionKeepsTheNewest(t *testing.T) {
 	}
 	if left, _ := filepath.Glob(filepath.Join(s.cfg.Dir, "mirrors/*/bases/"+newest)); len(left) != 1 {
 		t.Error("the newest base is gone")
+	}
+}
+
+// A sweep waits for the others who fetch and build, nearly all the time where each job has a
+// commit of its own.
+func TestEvictionOfABusyRepository(t *testing.T) {
+	repo := newRepo(t)
+	s := open(t, Limits{BaseBytes: 1})
+	prepare(t, s, "job.1", repo).Close()
+	sh(t, repo, "git commit -q --allow-empty -m more")
+	w := prepare(t, s, "job.2", repo)
+	defer w.Close()
+	locks, err := filepath.Glob(filepath.Join(s.cfg.Dir, "mirrors/*/lock"))
+	if err != nil || len(locks) != 1 {
+		t.Fatalf("got locks %q, %v", locks, err)
+	}
+	busy, err := disk.TryLock(locks[0], syscall.LOCK_EX)
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.AfterFunc(300*time.Millisecond, func() { _ = busy.Release() })
+	if swept, err := s.Sweep(t.Context()); err != nil || swept.Bases != 1 {
+		t.Errorf("got %v, %v; want the base evicted that is not in use", swept, err)
 	}
 }
 

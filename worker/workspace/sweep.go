@@ -76,7 +76,7 @@ func (s *Spaces) sweep(ctx context.Context, dry bool) (Swept, error) {
 		leaving = swept.Workspaces
 	}
 	keep := repocache.Retention{Age: s.cfg.Limits.BaseAge, Bytes: s.cfg.Limits.BaseBytes}
-	swept.Bases, swept.Layers, err = s.cache.Sweep(func() (map[string]bool, error) { return s.homes.needed(leaving) }, keep, dry)
+	swept.Bases, swept.Layers, err = s.cache.Sweep(ctx, func() (map[string]bool, error) { return s.homes.needed(leaving) }, keep, dry)
 	return swept, errors.Join(errors.Join(errs...), err, listing)
 }
 

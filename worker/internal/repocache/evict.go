@@ -27,6 +27,8 @@ func (c *Cache) Evict(ctx context.Context, used InUse, enough func() bool) (int,
 	errs := []error{c.cfg.Trash.Empty(ctx)}
 	all, free, err := c.list(used)
 	errs = append(errs, err)
+	patient, cancel := context.WithTimeout(ctx, sweepPatience)
+	defer cancel()
 	removed := 0
 	for _, old := range slices.Backward(all) {
 		if enough() || ctx.Err() != nil {
@@ -35,7 +37,7 @@ func (c *Cache) Evict(ctx context.Context, used InUse, enough func() bool) (int,
 		if !free[old.dir] {
 			continue
 		}
-		gone, err := c.evict(old, false)
+		gone, err := c.evict(patient, old, false)
 		if gone {
 			removed++
 		}
@@ -68,10 +70,17 @@ type Retention struct {
 	Bytes int64
 }
 
+// sweepPatience is how long one call waits in all for mirrors in which others fetch or build.
+// A pool whose jobs all have commits of their own does that nearly all the time, and
+// would exceed its limit without end if a sweep passed over such mirrors.
+const sweepPatience = 10 * time.Second
+
 // Sweep removes bases and layers that were not used for long, and the oldest of the
 // rest as long as they exceed the limit. With dry it removes nothing, and counts what
 // it would remove.
-func (c *Cache) Sweep(used InUse, keep Retention, dry bool) (bases, layers int, err error) {
+func (c *Cache) Sweep(ctx context.Context, used InUse, keep Retention, dry bool) (bases, layers int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, sweepPatience)
+	defer cancel()
 	mirrors, err := c.mirrors()
 	errs := []error{err}
 	for _, dir := range mirrors {
@@ -89,7 +98,7 @@ func (c *Cache) Sweep(used InUse, keep Retention, dry bool) (bases, layers int, 
 			if !free[old.dir] || time.Since(old.used) < keep.Age && total <= keep.Bytes {
 				continue
 			}
-			taken, err := c.evict(old, dry)
+			taken, err := c.evict(ctx, old, dry)
 			errs = append(errs, err)
 			if !taken {
 				continue
@@ -138,11 +147,12 @@ func (c *Cache) list(used InUse) (all []cached, free map[string]bool, err error)
 }
 
 // evict removes entries that are not held. It removes a base under the mirror's lock,
-// since the process that has just built one does not hold the base yet.
-func (c *Cache) evict(old cached, dry bool) (_ bool, err error) {
+// since the process that has just built one does not hold the base yet; it waits for
+// that until ctx ends.
+func (c *Cache) evict(ctx context.Context, old cached, dry bool) (_ bool, err error) {
 	if old.base == "" {
-		mirror, err := disk.TryLock(filepath.Join(filepath.Dir(filepath.Dir(old.dir)), "lock"), syscall.LOCK_EX)
-		if errors.Is(err, disk.ErrLocked) {
+		mirror, err := disk.WaitLock(ctx, filepath.Join(filepath.Dir(filepath.Dir(old.dir)), "lock"), syscall.LOCK_EX)
+		if err != nil && ctx.Err() != nil {
 			return false, nil
 		}
 		if err != nil {
