@@ -74,7 +74,8 @@ func Lists(file, layer string) bool {
 	return err == nil && bytes.Equal(got, want)
 }
 
-// each calls found for a directory of a layer and those below it, but for the one of git.
+// each calls found for a directory of a layer and those below it, but for the one of git. It
+// walks by itself, since package filepath needs packages that are initialised late.
 func each(layer, name string, found func(name string, inode uint64)) error {
 	st, err := lstat(layer + "/" + name)
 	if err != nil {

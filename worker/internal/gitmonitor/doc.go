@@ -23,7 +23,6 @@
 //
 // If anything is not as it expects, the hook fails, and git looks at every file: for a
 // worktree elsewhere, an index that a variable names, or a mount inside the workspace.
-// It runs in the agent's jail with the agent's rights,
-// and what an agent makes of it deceives only the agent's own git: results are collected
-// without it.
+// It runs in the agent's jail with the agent's rights, and what an agent makes of it
+// deceives only the agent's own git: results are collected without it.
 package gitmonitor

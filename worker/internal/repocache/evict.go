@@ -152,7 +152,7 @@ func (c *Cache) list(used InUse) (all []cached, free map[string]bool, err error)
 func (c *Cache) evict(ctx context.Context, old cached, dry bool) (_ bool, err error) {
 	if old.base == "" {
 		mirror, err := disk.WaitLock(ctx, filepath.Join(filepath.Dir(filepath.Dir(old.dir)), "lock"), syscall.LOCK_EX)
-		if err != nil && ctx.Err() != nil {
+		if err != nil && errors.Is(err, context.Cause(ctx)) {
 			return false, nil
 		}
 		if err != nil {

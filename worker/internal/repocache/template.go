@@ -102,13 +102,13 @@ func (b *Base) fillOver(ctx context.Context, l *disk.Lock, below *Base, fresh st
 	// read every file.
 	script := "set -e\ngit update-index -q --index-version 4 --refresh\n"
 	monitored, err := b.monitorPays()
-	if err == nil && monitored {
+	if err != nil {
+		return err
+	}
+	if monitored {
 		script += gitmonitor.Prepare
 	}
-	if err == nil {
-		err = b.inside(ctx, sandbox.Spec{Workspace: dir, Lower: lower, Args: []string{"sh", "-c", script}})
-	}
-	if err != nil || !monitored {
+	if err := b.inside(ctx, sandbox.Spec{Workspace: dir, Lower: lower, Args: []string{"sh", "-c", script}}); err != nil || !monitored {
 		return err
 	}
 	return list(filepath.Join(fresh, directoriesFile), append([]string{dir}, lower...)...)
