@@ -82,7 +82,7 @@ func TestAFarPool(t *testing.T) {
 			outcome = jobs.Cancellation
 		}
 		if rec.Attempt != 1 || rec.Outcome != outcome {
-			t.Errorf("job %s: %s (%s) after %d attempts, want %s after 1: %s", rec.ID, rec.Outcome, rec.Reason, rec.Attempt, outcome, rec.Message)
+			t.Errorf("job %s: %s (%s) after %d attempts, want %s after 1: %s\n%s", rec.ID, rec.Outcome, rec.Reason, rec.Attempt, outcome, rec.Message, run("logs", rec.ID))
 		}
 		f.gapless(f.events(rec.ID))
 	}

@@ -20,8 +20,9 @@ import (
 	"github.com/penstock-run/penstock/jobs/schedule"
 )
 
-// decideWithin bounds what follows a delivery, also when the claimer's
-// context has ended meanwhile.
+// decideWithin bounds what follows a delivery, also when the claimer's context has ended
+// meanwhile. The write that begins an attempt has this time anew: given up unanswered, it could
+// still come to pass, and the job would wait for the end of a lease that no worker keeps.
 const decideWithin = 5 * time.Second
 
 // capAgain is when a job that found its cap full is offered again. As a rule no
@@ -267,6 +268,8 @@ func (q *Queue) claim(ctx context.Context, worker string, d offer, e record.Entr
 		previous = new(jobs.WorkerLost.Ended(e.Message))
 	}
 	sent := time.Now()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), decideWithin)
+	defer cancel()
 	if e, err = q.put(ctx, begun(e, worker, lease)); err != nil {
 		if isConflict(err) { // else the write may come to pass, and the permit counts until it cannot
 			q.Permits().GiveBack(ctx, permits, e.ID, over)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/flaky"
 	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/jobs/queue"
 	"github.com/penstock-run/penstock/jobs/record"
@@ -146,6 +147,22 @@ func TestUnansweredSteps(t *testing.T) {
 		}
 	})
 	idle(t, direct, 100*time.Millisecond)
+}
+
+// A claim whose steps take long, each of them, is not given up between its write and the answer:
+// the attempt would have begun, and no worker would run it.
+func TestAClaimFarAway(t *testing.T) {
+	t.Parallel()
+	s := jobstest.Start(t)
+	p := s.Proxy()
+	direct := open(t, s, queue.Config{Lease: 10 * time.Second})
+	q := jobstest.Queue(t, jobstest.Connect(t, p.URL()), queue.Config{Lease: 10 * time.Second})
+	setCaps(t, direct, "queue:default=4")
+	p.Move(flaky.Distance{RoundTrip: 1400 * time.Millisecond})
+	rec := jobstest.Submit(t, direct, jobstest.Job())
+	if c := jobstest.Claim(t, q, "w"); c.Record().ID != rec.ID || c.Record().Attempt != 1 {
+		t.Errorf("claimed attempt %d of %s, want attempt 1 of %s", c.Record().Attempt, c.Record().ID, rec.ID)
+	}
 }
 
 // A worker that is cut off stops by its own clock before another may begin,
