@@ -26,44 +26,70 @@ func TestWorkersOfRealAgentsAreKilledAtRandomMoments(t *testing.T) {
 	if some {
 		kills = 2
 	}
+	agents := slices.Clone(describedReals)
 	for _, agent := range realAgents {
+		agents = append(agents, describedReal{realAgent: agent})
+	}
+	for _, agent := range agents {
 		if some && agent.name != "claude" {
 			continue // their starts take too long for a run of all tests
 		}
 		t.Run(agent.name, func(t *testing.T) {
 			t.Parallel()
-			f, _ := agent.fixture(t, func(func(string) agenttest.Step) []agenttest.Step {
-				return []agenttest.Step{func(r agenttest.Request) agenttest.Reply {
-					// What a command of a turn that was cut has returned may come in one message with the prompt.
-					if i := strings.LastIndex(r.Last, "TURN "); i >= 0 {
-						return agent.shell("echo line " + strings.Fields(r.Last[i:])[1] + " >> log; echo written")(r)
-					}
-					if r.Turn == 0 {
-						return agent.shell("echo line 1 >> log; echo written")(r)
-					}
-					return agenttest.Reply{Text: "done"}
-				}}
-			})
+			var config []string
+			if agent.settings != nil {
+				config = []string{"--config", agent.config(t)}
+			}
+			var watched []string
+			for turn := 2; turn <= kills+2; turn++ {
+				watched = append(watched, turnAsked(turn), turnDone(turn))
+			}
+			f, model := agent.fixture(t, func(func(string) agenttest.Step) []agenttest.Step { return []agenttest.Step{agent.worksOff(kills + 2)} })
+			model.Watch(watched...)
 			f.serve()
-			killWorkers(f, agent, kills)
+			agent.killWorkers(f, kills, config...)
 		})
 	}
 }
 
+// turnAsked is what the prompt of a turn has.
+func turnAsked(turn int) string { return fmt.Sprintf("TURN %d of some", turn) }
+
+// turnDone is what its command says when it has run.
+func turnDone(turn int) string { return fmt.Sprintf("written %d.", turn) }
+
+// worksOff is a step of the model that has the last turn's command run, unless it sees anywhere in
+// the conversation that it has.
+func (a describedReal) worksOff(last int) agenttest.Step {
+	return func(r agenttest.Request) agenttest.Reply {
+		turn := last
+		for turn > 0 && !slices.Contains(r.Words, turnAsked(turn)) {
+			turn--
+		}
+		if turn == 0 || slices.Contains(r.Words, turnDone(turn)) {
+			return agenttest.Reply{Text: "done"}
+		}
+		return a.shell(fmt.Sprintf("echo line %d >> log; echo written $((%d)).", turn, turn))(r)
+	}
+}
+
 // killWorkers has a conversation, in which each turn but the first and the last has a kill.
-func killWorkers(f *fixture, agent realAgent, kills int) {
+func (a describedReal) killWorkers(f *fixture, kills int, config ...string) {
 	f.Helper()
 	as := f.credentials()[jobs.RoleWorker]
 	elsewhere := func() *program {
-		return f.worker("--slots", "1", "--server", as[1], "--creds", as[3], "--data", f.TempDir())
+		return f.worker(append([]string{"--slots", "1", "--server", as[1], "--creds", as[3], "--data", f.TempDir()}, config...)...)
 	}
 	w, began := elsewhere(), time.Now()
-	k := agent.begin(f, "--interactive", "--max-attempts", "20")
+	k := a.begin(f, append(config, "--interactive", "--max-attempts", strconv.Itoa(kills+10))...)
 	k.answered(1)
 	takes := min(time.Since(began), 10*time.Second)
-	want := "+line 1\n"
+	if a.permits != "" {
+		f.run("job", "set", k.id, "--mode", a.permits)
+	}
+	want := ""
 	for prompt := 2; prompt <= kills+2; prompt++ {
-		f.run("send", k.id, fmt.Sprintf("TURN %d of some", prompt))
+		f.run("send", k.id, turnAsked(prompt))
 		if prompt <= kills+1 {
 			time.Sleep(rand.N(takes))
 			w.kill()
