@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"compress/gzip"
 	"crypto/sha512"
+	_ "embed"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -23,6 +24,7 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/sandbox/sandboxtest"
 	"github.com/penstock-run/penstock/worker/agent/agenttest"
 )
 
@@ -182,9 +184,9 @@ func (f *fixture) install(what string) versionLine {
 	return one
 }
 
-func (f *fixture) robot(version, prompt string) string {
+func (f *fixture) robot(version, prompt string, args ...string) string {
 	f.Helper()
-	return strings.TrimSpace(f.run("submit", "-o", "id", "--repo", f.repo, "--agent", "robot", "--agent-version", version, prompt))
+	return strings.TrimSpace(f.run(append([]string{"submit", "-o", "id", "--repo", f.repo, "--agent", "robot", "--agent-version", version, prompt}, args...)...))
 }
 
 // printed is all output of a job's programs.
@@ -220,18 +222,7 @@ func TestVersionsOfAnAgentRunSideBySide(t *testing.T) {
 		t.Errorf("agent ls does not name the versions:\n%s", out)
 	}
 	f.serve("--slots", "2")
-	jobs := map[string]versionLine{f.robot("1.0.0", "go"): one, f.robot("2.0.0", "go"): two}
-	for id, want := range jobs {
-		f.run("wait", "--timeout", patience(60), id)
-		said, rec := f.printed(id), f.record(id)
-		if !strings.Contains(said, "robot "+want.Version+" at "+f.installed(want.Version)+"/tree/bin/robot") || strings.Contains(said, "WROTE") {
-			t.Errorf("the job with version %s says:\n%s", want.Version, said)
-		}
-		if rec.AgentVersion != want.Version || !strings.Contains(f.run("job", "diff", id), "+"+want.Version) {
-			t.Errorf("the record names version %q, want %s", rec.AgentVersion, want.Version)
-		}
-		f.wasRun(id, want)
-	}
+	f.runSideBySide([]versionLine{one, two})
 	if files, err := filepath.Glob(filepath.Join(f.data, "agents", "npm", "*", "*", "tree", "node_modules", "@acme", "robot", "ran")); err != nil || len(files) > 0 {
 		t.Errorf("scripts of the package ran: %v, %v", files, err)
 	}
@@ -242,6 +233,77 @@ func TestVersionsOfAnAgentRunSideBySide(t *testing.T) {
 		t.Errorf("without a registry the exit code is %d: %s", code, told)
 	}
 	f.onlyVersions("1.0.0", "2.0.0")
+}
+
+// runSideBySide runs a job with each of some versions at the same time.
+func (f *fixture) runSideBySide(versions []versionLine, args ...string) {
+	f.Helper()
+	running := map[string]versionLine{}
+	for _, v := range versions {
+		running[f.robot(v.Version, "go", args...)] = v
+	}
+	for id, want := range running {
+		f.run("wait", "--timeout", patience(60), id)
+		said, rec := f.printed(id), f.record(id)
+		if !strings.Contains(said, "robot "+want.Version+" at "+f.installed(want.Version)+"/tree/bin/robot") || strings.Contains(said, "WROTE") {
+			f.Errorf("the job with version %s says:\n%s", want.Version, said)
+		}
+		if rec.AgentVersion != want.Version || !strings.Contains(f.run("job", "diff", id), "+"+want.Version) {
+			f.Errorf("the record names version %q, want %s", rec.AgentVersion, want.Version)
+		}
+		f.wasRun(id, want)
+	}
+}
+
+//go:embed testdata/versions.sh
+var versionsScript []byte
+
+// agentsVariable names a store of agents in which versions of the agent robot are installed.
+const agentsVariable = "PENSTOCK_TEST_AGENTS"
+
+// What holds of versions in jails of bubblewrap holds in units of systemd. They are installed here,
+// and run in a container that was booted with it.
+func TestVersionsOfAnAgentUnderSystemd(t *testing.T) {
+	t.Parallel()
+	sandboxtest.ContainerRoot(t)
+	f, _ := versionsFixture(t, "1.0.0", "2.0.0")
+	f.install("robot@1.0.0")
+	f.install("robot@2.0.0")
+	out := t.TempDir()
+	f.must(os.CopyFS(filepath.Join(out, "agents"), os.DirFS(filepath.Join(f.data, "agents"))))
+	sandboxtest.Boot(t, out, versionsScript)
+	said, err := os.ReadFile(filepath.Join(out, "log"))
+	f.must(err)
+	if !strings.Contains(string(said), "--- PASS: TestVersionsOfAnAgentAreUnits") {
+		t.Errorf("in the container:\n%s", said)
+	}
+}
+
+// Versions that were installed on another host run in units of systemd.
+func TestVersionsOfAnAgentAreUnits(t *testing.T) {
+	t.Parallel()
+	store := os.Getenv(agentsVariable)
+	if store == "" {
+		t.Skip("TestVersionsOfAnAgentUnderSystemd boots a container for it")
+	}
+	f := newFixture(t)
+	f.env = append(f.env, f.robotSettings(t.TempDir()))
+	f.must(os.MkdirAll(f.data, 0o700))
+	f.must(os.CopyFS(filepath.Join(f.data, "agents"), os.DirFS(store)))
+	f.run("agent", "versions", "--verify")
+	f.serve("--slots", "2")
+	all := f.versions()
+	f.runSideBySide(all, "--backend", "systemd")
+	for _, rec := range f.list() {
+		for _, e := range f.events(rec.ID) {
+			if e.Kind == jobs.JailStarted && !strings.Contains(string(e.Data), `"backend":"systemd"`) {
+				t.Errorf("the jail is %s", e.Data)
+			}
+		}
+	}
+	if len(all) != 2 {
+		t.Errorf("installed are %+v, want two versions", all)
+	}
 }
 
 // wasRun wants a version in the job's events, in its result and in its receipt.

@@ -81,7 +81,7 @@ func (a describedReal) killWorkers(f *fixture, kills int, config ...string) {
 		return f.worker(append([]string{"--slots", "1", "--server", as[1], "--creds", as[3], "--data", f.TempDir()}, config...)...)
 	}
 	w, began := elsewhere(), time.Now()
-	k := a.begin(f, append(config, "--interactive", "--max-attempts", strconv.Itoa(kills+10))...)
+	k := a.begin(f, append(config, "--interactive", "--max-attempts", "20")...)
 	k.answered(1)
 	takes := min(time.Since(began), 10*time.Second)
 	if a.permits != "" {
