@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/sandbox/policy"
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/gate"
@@ -130,15 +129,14 @@ func (r *agentRuns) runConfig(decoder agent.Decoder, way *gate.Gate, end context
 
 // runAgent starts the agent's jail and runs the agent in it to its end.
 func (r *agentRuns) runAgent(ctx context.Context, s *agentStart) error {
-	out := agentrun.NewOutput()
-	p, err := r.of.jails.Start(ctx, r.in, s.start, sandbox.Streams{Stdout: out.Stdout, Stderr: out.Stderr, StdinPipe: true})
+	p, err := r.of.jails.Start(ctx, r.in, s.start, s.run.Streams())
 	if err != nil {
 		return err
 	}
 	defer r.of.cleanup.release("jail", func() error { return p.Close(context.WithoutCancel(ctx)) })
 	defer r.of.touched.Watch(ctx, r.space)()
 	listeners := s.start.Listeners(p)
-	exit, errs := s.run.Wait(ctx, p, agentrun.Attached{Stdin: s.stdin, Output: out, Model: listeners.Model, Inside: listeners.Inside})
+	exit, errs := s.run.Wait(ctx, p, agentrun.Attached{Stdin: s.stdin, Model: listeners.Model, Inside: listeners.Inside})
 	err = s.run.Verdict(ctx, r.in.Reached("the agent", exit), exit, errs...)
 	r.of.refused.Limits("the agent", exit)
 	return err

@@ -6,14 +6,31 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
-	"testing/iotest"
 
 	"github.com/penstock-run/penstock/worker/agent"
 )
 
-func TestReadLines(t *testing.T) {
+// split returns what becomes of the lines of a stream that is written in pieces of a size.
+func split(in string, size, limit int) (got []string) {
+	l := agent.NewLines(agent.Stdout, limit, func(l agent.Line) {
+		s := fmt.Sprintf("%d %s", l.N, l.Bytes)
+		if l.Cut > 0 {
+			s += fmt.Sprintf(" +%d", l.Cut)
+		}
+		got = append(got, s)
+	})
+	for piece := range slices.Chunk([]byte(in), size) {
+		_, _ = l.Write(piece)
+		clear(piece) // a line that is kept must be a copy
+	}
+	l.End()
+	return got
+}
+
+func TestLines(t *testing.T) {
 	tests := []struct {
 		in    string
 		limit int
@@ -30,64 +47,39 @@ func TestReadLines(t *testing.T) {
 		{"nul \x00 \xff\n", 8, []string{"1 nul \x00 \xff"}},
 	}
 	for _, tt := range tests {
-		for _, r := range []io.Reader{strings.NewReader(tt.in), iotest.OneByteReader(strings.NewReader(tt.in)), iotest.DataErrReader(strings.NewReader(tt.in))} {
-			var got []string
-			err := agent.ReadLines(r, agent.Stdout, tt.limit, func(l agent.Line) error {
-				s := fmt.Sprintf("%d %s", l.N, l.Bytes)
-				if l.Cut > 0 {
-					s += fmt.Sprintf(" +%d", l.Cut)
-				}
-				got = append(got, s)
-				return nil
-			})
-			if err != nil || strings.Join(got, "|") != strings.Join(tt.want, "|") {
-				t.Errorf("%.40q: got %.200q, err %v, want %q", tt.in, got, err, tt.want)
+		for _, size := range []int{1, 2, 7, 1 << 20} {
+			if got := split(tt.in, size, tt.limit); !slices.Equal(got, tt.want) {
+				t.Errorf("%.40q in pieces of %d: got %.200q, want %q", tt.in, size, got, tt.want)
 			}
 		}
 	}
 }
 
-func TestReadLinesErrors(t *testing.T) {
-	broken := errors.New("broken")
+// A stream that has ended says nothing more, whoever still writes to it.
+func TestLinesAfterTheEnd(t *testing.T) {
 	var got []string
-	err := agent.ReadLines(io.MultiReader(strings.NewReader("a\nhalf"), iotest.ErrReader(broken)), agent.Stdout, 8, func(l agent.Line) error {
-		got = append(got, string(l.Bytes))
-		return nil
-	})
-	if !errors.Is(err, broken) || strings.Join(got, "|") != "a|half" {
-		t.Errorf("got %q, err %v", got, err)
+	l := agent.NewLines(agent.Stdout, 8, func(l agent.Line) { got = append(got, string(l.Bytes)) })
+	_, err := l.Write([]byte("a\nhalf"))
+	l.End()
+	l.End()
+	_, later := l.Write([]byte("b\n"))
+	if err != nil || !errors.Is(later, io.ErrClosedPipe) || strings.Join(got, "|") != "a|half" {
+		t.Errorf("got %q, err %v, and after the end %v", got, err, later)
 	}
-	n := 0
-	err = agent.ReadLines(strings.NewReader("a\nb\n"), agent.Stdout, 8, func(agent.Line) error { n++; return broken })
-	if !errors.Is(err, broken) || n != 1 {
-		t.Errorf("%d lines, err %v", n, err)
-	}
-}
-
-// endless gives n bytes without a newline.
-type endless struct{ left int }
-
-func (e *endless) Read(p []byte) (int, error) {
-	if e.left == 0 {
-		return 0, io.EOF
-	}
-	n := min(len(p), e.left)
-	for i := range p[:n] {
-		p[i] = 'x'
-	}
-	e.left -= n
-	return n, nil
 }
 
 // A line of 100 MB must not be held in memory.
-func TestReadLinesBounded(t *testing.T) {
+func TestLinesBounded(t *testing.T) {
 	var before, after runtime.MemStats
+	piece := bytes.Repeat([]byte("x"), 64<<10)
 	runtime.GC()
 	runtime.ReadMemStats(&before)
 	cut := 0
-	if err := agent.ReadLines(&endless{100 << 20}, agent.Stdout, 1<<20, func(l agent.Line) error { cut = l.Cut; return nil }); err != nil {
-		t.Fatal(err)
+	l := agent.NewLines(agent.Stdout, 1<<20, func(l agent.Line) { cut = l.Cut })
+	for range 100 << 20 / len(piece) {
+		_, _ = l.Write(piece)
 	}
+	l.End()
 	runtime.ReadMemStats(&after)
 	if cut != 99<<20 {
 		t.Errorf("%d bytes missing, want %d", cut, 99<<20)
@@ -97,23 +89,25 @@ func TestReadLinesBounded(t *testing.T) {
 	}
 }
 
-func FuzzReadLines(f *testing.F) {
-	f.Add([]byte("a\nb\r\n\x00\n"), 3)
-	f.Fuzz(func(t *testing.T, in []byte, limit int) {
+func FuzzLines(f *testing.F) {
+	f.Add([]byte("a\nb\r\n\x00\n"), 3, 2)
+	f.Fuzz(func(t *testing.T, in []byte, limit, size int) {
 		limit = limit&0xff + 1
 		var back []byte
 		total := 0
-		err := agent.ReadLines(bytes.NewReader(in), agent.Stdout, limit, func(l agent.Line) error {
+		l := agent.NewLines(agent.Stdout, limit, func(l agent.Line) {
 			if len(l.Bytes) > limit || l.Cut > 0 && len(l.Bytes) != limit {
 				t.Fatalf("%d bytes kept and %d cut with limit %d", len(l.Bytes), l.Cut, limit)
 			}
 			back = append(append(back, l.Bytes...), '\n')
 			total += len(l.Bytes) + l.Cut + 1
-			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
+		for piece := range slices.Chunk(in, size&0xff+1) {
+			if n, err := l.Write(piece); n != len(piece) || err != nil {
+				t.Fatalf("wrote %d of %d: %v", n, len(piece), err)
+			}
 		}
+		l.End()
 		whole := in
 		if len(in) > 0 && in[len(in)-1] != '\n' {
 			whole = append(bytes.Clone(in), '\n')

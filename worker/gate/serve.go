@@ -63,11 +63,10 @@ func (s Server) Serve(ctx context.Context, l net.Listener) error {
 		ErrorLog:                     log.New(io.Discard, "", 0), // it would log the agent's mistakes
 	}
 	closed := make(chan struct{})
-	go func() {
+	context.AfterFunc(ctx, func() {
 		defer close(closed)
-		<-ctx.Done()
 		_ = srv.Close() // the listener may be closed already
-	}()
+	})
 	err := srv.Serve(connlimit.Listen(l, connlimit.New(s.Connections), ctx.Done()))
 	cancel()
 	<-closed

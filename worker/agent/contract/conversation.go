@@ -86,25 +86,22 @@ type Conversation struct {
 
 // Hold starts the agent of a plan, and returns when it has ended.
 func (c *Conversation) Hold(d agent.Decoder, p agent.Plan, start func(stdout, stderr io.Writer) (Process, error)) (Run, error) {
-	stdout, toStdout := io.Pipe()
-	stderr, toStderr := io.Pipe()
-	process, err := start(toStdout, toStderr)
+	stdout, stderr := c.lines(agent.Stdout, "out"), c.lines(agent.Stderr, "err")
+	c.mu.Lock() // until the conversation is ready for the first line
+	process, err := start(stdout, stderr)
 	if err != nil {
+		c.mu.Unlock()
 		return Run{}, err
 	}
-	c.mu.Lock()
 	c.Decoder, c.process = d, process
 	c.write(p.Stdin)
 	if !p.KeepStdin {
 		_ = process.Stdin.Close() // its exit tells what broke
 	}
 	c.mu.Unlock()
-	var reading sync.WaitGroup
-	reading.Go(func() { _ = c.read(stdout, agent.Stdout) }) // as above
-	reading.Go(func() { _ = c.read(stderr, agent.Stderr) })
 	code, signal, err := process.Wait()
-	_, _ = toStdout.Close(), toStderr.Close() // never fails
-	reading.Wait()
+	stdout.End()
+	stderr.End()
 	e, end := d.Exit(code, signal)
 	c.run.Events, c.run.End, c.run.Total = append(c.run.Events, e), end, d.Total()
 	c.run.Code, c.run.Signal = code, signal
@@ -140,11 +137,12 @@ func (c *Conversation) write(lines [][]byte) {
 	}
 }
 
-func (c *Conversation) read(r io.Reader, stream string) error {
-	return agent.ReadLines(r, stream, agent.MaxLine, func(l agent.Line) error {
+// lines are those of a stream, which goes to the decoder.
+func (c *Conversation) lines(stream, way string) *agent.Lines {
+	return agent.NewLines(stream, agent.MaxLine, func(l agent.Line) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.tell(map[string]string{agent.Stdout: "out", agent.Stderr: "err"}[stream], l.Bytes)
+		c.tell(way, l.Bytes)
 		got := c.Decoder.Line(l)
 		c.run.Events = append(c.run.Events, got.Events...)
 		c.write(got.Reply)
@@ -152,7 +150,6 @@ func (c *Conversation) read(r io.Reader, stream string) error {
 		if got.Hopeless != "" {
 			c.process.Abort()
 		}
-		return nil
 	})
 }
 

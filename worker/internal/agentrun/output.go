@@ -1,50 +1,35 @@
 package agentrun
 
 import (
-	"io"
-
 	"github.com/penstock-run/penstock/jobs/event"
+	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/worker/agent"
 )
 
-// An Output is what carries an agent's two streams to their readers.
-type Output struct {
-	// Stdout and Stderr are for the jail.
-	Stdout, Stderr *io.PipeWriter
-	stdout, stderr *io.PipeReader
+// An output is one of the agent's two streams, on its way to the events. A line that never ends
+// counts as it grows.
+type output struct {
+	run   *Run
+	lines *agent.Lines
 }
 
-// NewOutput returns what an agent that is to be started writes to.
-func NewOutput() Output {
-	var o Output
-	o.stdout, o.Stdout = io.Pipe()
-	o.stderr, o.Stderr = io.Pipe()
-	return o
-}
-
-// read carries every line of one stream to the events.
-func (r *Run) read(stream *io.PipeReader, name string) error {
-	err := agent.ReadLines(counted{stream, r.state.wrote}, name, agent.MaxLine, func(line agent.Line) error {
+func (r *Run) newOutput(stream string) *output {
+	return &output{r, agent.NewLines(stream, agent.MaxLine, func(line agent.Line) {
 		r.state.line(line)
 		r.pace()
-		return nil
-	})
-	// Whoever writes must never wait for a reader that has gone.
-	stream.CloseWithError(err)
-	return err
+	})}
 }
 
-// A counted reader tells how much was read. A line that never ends counts as
-// it grows.
-type counted struct {
-	io.Reader
-	tell func(int)
+// Write waits until the run has begun.
+func (o *output) Write(p []byte) (int, error) {
+	<-o.run.begun
+	o.run.state.wrote(len(p))
+	return o.lines.Write(p)
 }
 
-func (c counted) Read(p []byte) (int, error) {
-	n, err := c.Reader.Read(p)
-	c.tell(n)
-	return n, err
+// Streams are those of the agent, for its jail. What is written to them waits until Wait is called.
+func (r *Run) Streams() sandbox.Streams {
+	return sandbox.Streams{Stdout: r.stdout, Stderr: r.stderr, StdinPipe: true}
 }
 
 // pace holds an agent up that writes faster than the broker takes it. Silence for

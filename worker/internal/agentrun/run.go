@@ -134,10 +134,17 @@ type Run struct {
 	process   *sandbox.Process
 	terminals *terminals.Set
 	again     time.Time
+
+	begun          chan struct{} // closed once lines may come
+	stdout, stderr *output
 }
 
 // New returns a run that has not begun.
-func New(cfg Config) *Run { return &Run{cfg: cfg, state: newState(cfg)} }
+func New(cfg Config) *Run {
+	r := &Run{cfg: cfg, state: newState(cfg), begun: make(chan struct{})}
+	r.stdout, r.stderr = r.newOutput(agent.Stdout), r.newOutput(agent.Stderr)
+	return r
+}
 
 // A Report says what has become of a run.
 type Report struct {
@@ -175,8 +182,7 @@ func (r *Run) Over() bool {
 
 // Attached is what a run has of its agent besides the process.
 type Attached struct {
-	Stdin  [][]byte // what the agent reads first
-	Output Output
+	Stdin  [][]byte     // what the agent reads first
 	Model  net.Listener // leads to the model API; nil: nothing does
 	Inside net.Listener // leads to the worker; nil: nothing does
 }
@@ -186,9 +192,8 @@ type Attached struct {
 // ways to the process and from it.
 func (r *Run) Wait(ctx context.Context, p *sandbox.Process, a Attached) (sandbox.Exit, []error) {
 	api := r.begin(p, a.Stdin)
-	var readers, others errgroup.Group
-	readers.Go(func() error { return r.read(a.Output.stdout, agent.Stdout) })
-	readers.Go(func() error { return r.read(a.Output.stderr, agent.Stderr) })
+	close(r.begun)
+	var others errgroup.Group
 	gated, closeGate := context.WithCancel(ctx)
 	others.Go(func() error { return serveModel(gated, r.cfg, a.Model) })
 	others.Go(func() error { return api.serve(gated, a.Inside) })
@@ -201,10 +206,10 @@ func (r *Run) Wait(ctx context.Context, p *sandbox.Process, a Attached) (sandbox
 	r.cfg.Current(nil)
 	r.cfg.Lease.Ask(nil) // it waits for nothing any more
 	r.terminals.Close()
-	_, _ = a.Output.Stdout.Close(), a.Output.Stderr.Close() // the readers see the end; closing a pipe cannot fail
-	unread := readers.Wait()
+	r.stdout.lines.End()
+	r.stderr.lines.End()
 	closeGate()
-	return exit, []error{err, others.Wait(), unread}
+	return exit, []error{err, others.Wait()}
 }
 
 // begin joins the run to a process that has started, and queues what the agent is to read
