@@ -1,8 +1,11 @@
 package stdio
 
 import (
+	"cmp"
 	"io"
+	"os"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -76,57 +79,59 @@ func (t *throttle) reached() bool {
 	return t.waited > slowed
 }
 
-// How much of a stream is carried at once. Programs are silent for most of their time, and each has two
-// streams. But some end before all is read that they have written, and what is not in the pipe by then is
-// lost (Gemini CLI does so). So a stream that comes fast is read in large pieces.
-const (
-	least = 4 << 10
-	large = 64 << 10
-	calm  = 64 // so many small pieces in a row make a stream slow again
-)
+// large is how much of a stream is carried at once. Some programs end before all is read that they
+// have written, and what is not in the pipe by then is lost (Gemini CLI does so).
+const large = 64 << 10
 
-// largeBuffers are for streams while they come fast.
+// largeBuffers are lent to a stream while something of it is carried: programs are silent for most
+// of their time, and each has two streams.
 var largeBuffers = sync.Pool{New: func() any { return new([large]byte) }}
 
 // copy carries one stream.
-func (t *throttle) copy(to io.Writer, from io.Reader) error {
+func (t *throttle) copy(to io.Writer, from *os.File) error {
+	raw, err := from.SyscallConn()
+	if err != nil {
+		return err
+	}
 	most := large
 	if t != nil {
 		most = int(max(512, min(large, t.rate/8))) // small enough to flow, not to jump
 	}
-	own := make([]byte, min(least, most))
-	buf, small := own, 0
-	var lent *[large]byte // nil: buf is its own
-	defer func() {
-		if lent != nil {
-			largeBuffers.Put(lent)
-		}
-	}()
 	for {
-		n, err := from.Read(buf)
-		if n > 0 {
-			if t != nil {
-				t.take(n)
-			}
-			if _, err := to.Write(buf[:n]); err != nil {
-				return err
-			}
-		}
-		if err == io.EOF {
-			return nil
-		}
-		if err != nil {
+		if ended, err := t.carry(to, from, raw, most); ended || err != nil {
 			return err
 		}
-		switch small++; {
-		case lent == nil && n == len(own) && n < most:
-			lent, small = largeBuffers.Get().(*[large]byte), 0
-			buf = lent[:most]
-		case n >= least:
-			small = 0
-		case lent != nil && small == calm:
-			largeBuffers.Put(lent)
-			buf, lent = own, nil
-		}
 	}
+}
+
+// carry waits for something of a stream and carries it.
+func (t *throttle) carry(to io.Writer, from *os.File, raw syscall.RawConn, most int) (ended bool, err error) {
+	var lent *[large]byte
+	var n int
+	errWait := raw.Read(func(fd uintptr) (done bool) {
+		lent = largeBuffers.Get().(*[large]byte)
+		for {
+			if n, err = syscall.Read(int(fd), lent[:most]); err != syscall.EINTR {
+				break
+			}
+		}
+		if err == syscall.EAGAIN {
+			largeBuffers.Put(lent)
+			return false
+		}
+		return true
+	})
+	if errWait != nil {
+		_, closed := from.Read(nil) // the same, as os.ErrClosed
+		return false, cmp.Or(closed, errWait)
+	}
+	defer largeBuffers.Put(lent)
+	if n <= 0 || err != nil {
+		return true, os.NewSyscallError("read", err)
+	}
+	if t != nil {
+		t.take(n)
+	}
+	_, err = to.Write(lent[:n])
+	return false, err
 }

@@ -133,29 +133,56 @@ func TestBounded(t *testing.T) {
 	}
 }
 
-// pieces is a stream that has so much whenever it is read, one after the other.
-type pieces struct {
-	has  []int
-	room []int // that was asked for
+// A recorder keeps how much came at once.
+type recorder struct{ sizes []int }
+
+func (r *recorder) Write(p []byte) (int, error) {
+	r.sizes = append(r.sizes, len(p))
+	return len(p), nil
 }
 
-func (p *pieces) Read(b []byte) (int, error) {
-	if len(p.has) == 0 {
-		return 0, io.EOF
-	}
-	n := min(p.has[0], len(b))
-	p.has, p.room = p.has[1:], append(p.room, len(b))
-	return n, nil
-}
-
-// A stream that comes fast is read in large pieces, until it has been slow for a while.
-func TestAFastStreamIsReadInLargePieces(t *testing.T) {
+// Whatever waits in a pipe is read at once, up to a bound; and a pipe that is closed here says so.
+func TestAStreamIsReadInLargePieces(t *testing.T) {
 	t.Parallel()
-	p := &pieces{has: slices.Concat([]int{100, large, large}, slices.Repeat([]int{100}, calm+1))}
-	if err := (*throttle)(nil).copy(io.Discard, p); err != nil {
+	for name, tt := range map[string]struct {
+		limit *throttle
+		want  []int
+	}{
+		"unbounded": {nil, []int{40_000}},
+		"slowed":    {newThrottle(80_000), []int{10_000, 10_000, 10_000, 10_000}},
+	} {
+		r, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write(make([]byte, 40_000)); err != nil {
+			t.Fatal(err)
+		}
+		w.Close()
+		var got recorder
+		if err := tt.limit.copy(&got, r); err != nil || !slices.Equal(got.sizes, tt.want) {
+			t.Errorf("%s: read %v, %v, want %v", name, got.sizes, err, tt.want)
+		}
+		r.Close()
+		if err := tt.limit.copy(&got, r); !errors.Is(err, os.ErrClosed) {
+			t.Errorf("%s: a closed pipe: %v", name, err)
+		}
+	}
+}
+
+// A pipe that is closed while its reader waits ends the copy.
+func TestACopyEndsWithItsPipe(t *testing.T) {
+	t.Parallel()
+	r, w, err := os.Pipe()
+	if err != nil {
 		t.Fatal(err)
 	}
-	if want := slices.Concat([]int{least, least, large}, slices.Repeat([]int{large}, calm), []int{least}); !slices.Equal(p.room, want) {
-		t.Errorf("it was read in pieces of %d, want %d", p.room, want)
+	defer w.Close()
+	ended := make(chan error, 1)
+	go func() { ended <- (*throttle)(nil).copy(io.Discard, r) }()
+	time.Sleep(50 * time.Millisecond)
+	r.Close()
+	if err := <-ended; !errors.Is(err, os.ErrClosed) {
+		t.Errorf("it ended with %v", err)
 	}
 }

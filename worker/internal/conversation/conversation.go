@@ -51,7 +51,7 @@ type Conversation struct {
 	Prompts   *Prompts
 	Questions *Questions
 
-	cfg       Config
+	cfg       *Config
 	home      string        // the conversation's id; empty: it is not kept
 	files     capsule.Files // of the conversation
 	described bool          // by settings
@@ -64,8 +64,8 @@ type Conversation struct {
 // New returns the conversation of an attempt whose agent has not started.
 func New(cfg Config) *Conversation {
 	return &Conversation{
-		cfg: cfg, Prompts: &Prompts{cfg: cfg},
-		Questions: &Questions{cfg: cfg, past: dialog.Past{Job: cfg.Record.ID}},
+		cfg: &cfg, Prompts: &Prompts{cfg: &cfg},
+		Questions: &Questions{cfg: &cfg, past: dialog.Past{Job: cfg.Record.ID}},
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 // Prompts are the prompts that the agent was sent besides the job's own, those of them
 // that the conversation has, and what people set besides. Their methods may be called from any goroutine.
 type Prompts struct {
-	cfg  Config
+	cfg  *Config
 	said []control.Input // in earlier attempts
 
 	mu       sync.Mutex

@@ -19,7 +19,7 @@ import (
 
 // Questions are those of earlier attempts, with their outcomes.
 type Questions struct {
-	cfg     Config
+	cfg     *Config
 	past    dialog.Past
 	replies []control.Reply // for an agent that continues its conversation
 

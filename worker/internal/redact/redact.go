@@ -94,8 +94,8 @@ type Redactor struct {
 type table struct {
 	common *[]named // of which it was made
 	// pairs has a bit for the first two bytes of each pattern: it rules out nearly
-	// every position of a text.
-	pairs    [1 << 16 / 64]uint64
+	// every position of a text. It is small, since each session has a table.
+	pairs    [pairBits / 64]uint64
 	patterns map[[2]byte][]pattern // the longest first
 	longest  int
 }
@@ -151,9 +151,14 @@ func plainName(name string) string {
 	}, name)
 }
 
+const pairBits = 1 << 13
+
+// pairBit is which bit stands for two bytes, and for seven other pairs.
+func pairBit(first, second byte) uint { return (uint(first)<<5 ^ uint(second)) % pairBits }
+
 func (t *table) add(p pattern) {
 	pair := [2]byte(p.text)
-	i := uint(pair[0])<<8 | uint(pair[1])
+	i := pairBit(pair[0], pair[1])
 	t.pairs[i/64] |= 1 << (i % 64)
 	t.patterns[pair] = append(t.patterns[pair], p)
 	t.longest = max(t.longest, len(p.text))
@@ -242,7 +247,7 @@ func (t *table) match(p []byte) (pattern, bool) {
 // position; if there is none, the position is to.
 func (t *table) find(p []byte, from, to int) (int, pattern, bool) {
 	for i := from; i < to && i+1 < len(p); i++ {
-		if pair := uint(p[i])<<8 | uint(p[i+1]); t.pairs[pair/64]&(1<<(pair%64)) == 0 {
+		if pair := pairBit(p[i], p[i+1]); t.pairs[pair/64]&(1<<(pair%64)) == 0 {
 			continue
 		}
 		if c, ok := t.match(p[i:]); ok {
