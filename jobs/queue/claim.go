@@ -21,9 +21,15 @@ import (
 )
 
 // decideWithin bounds what follows a delivery, also when the claimer's context has ended
-// meanwhile. The write that begins an attempt has this time anew: given up unanswered, it could
-// still come to pass, and the job would wait for the end of a lease that no worker keeps.
+// meanwhile.
 const decideWithin = 5 * time.Second
+
+// beginWithin bounds the write that begins an attempt. Given up unanswered, it could still come to
+// pass, and the job would wait for the end of a lease that no worker keeps; so it has a time of its
+// own, after which half of the lease is left.
+func beginWithin(lease time.Duration) time.Duration {
+	return min(max(decideWithin, lease/2), 6*decideWithin)
+}
 
 // capAgain is when a job that found its cap full is offered again. As a rule no
 // such job is offered: the leader admits only as many as the cap allows.
@@ -268,7 +274,7 @@ func (q *Queue) claim(ctx context.Context, worker string, d offer, e record.Entr
 		previous = new(jobs.WorkerLost.Ended(e.Message))
 	}
 	sent := time.Now()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), decideWithin)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), beginWithin(lease))
 	defer cancel()
 	if e, err = q.put(ctx, begun(e, worker, lease)); err != nil {
 		if isConflict(err) { // else the write may come to pass, and the permit counts until it cannot
