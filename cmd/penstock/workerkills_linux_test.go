@@ -60,7 +60,7 @@ func turnDone(turn int) string { return fmt.Sprintf("written %d.", turn) }
 
 // worksOff is a step of the model that has the last turn's command run, unless it sees anywhere in
 // the conversation that it has.
-func (a describedReal) worksOff(last int) agenttest.Step {
+func (d describedReal) worksOff(last int) agenttest.Step {
 	return func(r agenttest.Request) agenttest.Reply {
 		turn := last
 		for turn > 0 && !slices.Contains(r.Words, turnAsked(turn)) {
@@ -69,23 +69,23 @@ func (a describedReal) worksOff(last int) agenttest.Step {
 		if turn == 0 || slices.Contains(r.Words, turnDone(turn)) {
 			return agenttest.Reply{Text: "done"}
 		}
-		return a.shell(fmt.Sprintf("echo line %d >> log; echo written $((%d)).", turn, turn))(r)
+		return d.shell(fmt.Sprintf("echo line %d >> log; echo written $((%d)).", turn, turn))(r)
 	}
 }
 
 // killWorkers has a conversation, in which each turn but the first and the last has a kill.
-func (a describedReal) killWorkers(f *fixture, kills int, config ...string) {
+func (d describedReal) killWorkers(f *fixture, kills int, config ...string) {
 	f.Helper()
 	as := f.credentials()[jobs.RoleWorker]
 	elsewhere := func() *program {
 		return f.worker(append([]string{"--slots", "1", "--server", as[1], "--creds", as[3], "--data", f.TempDir()}, config...)...)
 	}
 	w, began := elsewhere(), time.Now()
-	k := a.begin(f, append(config, "--interactive", "--max-attempts", "20")...)
+	k := d.begin(f, append(config, "--interactive", "--max-attempts", "20")...)
 	k.answered(1)
 	takes := min(time.Since(began), 10*time.Second)
-	if a.permits != "" {
-		f.run("job", "set", k.id, "--mode", a.permits)
+	if d.permits != "" {
+		f.run("job", "set", k.id, "--mode", d.permits)
 	}
 	want := ""
 	for prompt := 2; prompt <= kills+2; prompt++ {

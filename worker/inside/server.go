@@ -56,8 +56,7 @@ type Handlers struct {
 // A Server serves one attempt. It counts over all runs of the attempt's agent.
 type Server struct {
 	token    string
-	shutting context.Context // ends when the server shuts
-	shut     context.CancelFunc
+	shut     chan struct{} // closed when the server shuts
 	writing  chan struct{} // held while an artifact is stored
 	deciding chan struct{} // held while a result is set
 
@@ -72,9 +71,8 @@ type Server struct {
 
 // NewServer returns a server with a token of its own.
 func NewServer() *Server {
-	shutting, shut := context.WithCancel(context.Background())
 	return &Server{
-		token: strings.ToLower(rand.Text()), shutting: shutting, shut: shut, writing: make(chan struct{}, 1), deciding: make(chan struct{}, 1),
+		token: strings.ToLower(rand.Text()), shut: make(chan struct{}), writing: make(chan struct{}, 1), deciding: make(chan struct{}, 1),
 		tokens: burst, filled: time.Now(), used: map[string]int{}, names: map[string]bool{},
 	}
 }
@@ -92,8 +90,18 @@ func (d *Server) URL(address string) string {
 func (d *Server) Serve(ctx context.Context, l net.Listener, handlers Handlers) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(d.shutting, cancel)()
-	return gate.Server{Handler: d.handler(handlers), Auth: d.opens, Deny: deny, Connections: connections}.Serve(ctx, l)
+	var closer sync.WaitGroup
+	closer.Go(func() {
+		select {
+		case <-d.shut:
+			cancel()
+		case <-ctx.Done():
+		}
+	})
+	err := gate.Server{Handler: d.handler(handlers), Auth: d.opens, Deny: deny, Connections: connections}.Serve(ctx, l)
+	cancel()
+	closer.Wait()
+	return err
 }
 
 func (d *Server) handler(handlers Handlers) http.Handler {
@@ -176,7 +184,7 @@ func (d *Server) admit(handlers Handlers) error {
 	shut := d.refused == patience
 	d.mu.Unlock()
 	if shut {
-		d.shut()
+		close(d.shut)
 		if handlers.Shut != nil {
 			handlers.Shut("the agent's programs sent too many requests to their worker: nothing more is taken from them")
 		}

@@ -250,7 +250,7 @@ func TestAFlood(t *testing.T) {
 			defer c.Close()
 			senders.Go(func() { _, _ = io.Copy(io.Discard, c) }) // until it is cut
 			_, _ = io.WriteString(c, strings.Repeat(one, 100_000/connections))
-			<-r.server.shutting.Done()
+			<-r.server.shut
 		})
 	}
 	senders.Wait()

@@ -11,6 +11,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/control"
 	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/worker/agent"
+	"github.com/penstock-run/penstock/worker/internal/lines"
 )
 
 // A Run is what one run of an agent gave.
@@ -138,8 +139,8 @@ func (c *Conversation) write(lines [][]byte) {
 }
 
 // lines are those of a stream, which goes to the decoder.
-func (c *Conversation) lines(stream, way string) *agent.Lines {
-	return agent.NewLines(stream, agent.MaxLine, func(l agent.Line) {
+func (c *Conversation) lines(stream, way string) *lines.Splitter {
+	return lines.New(stream, lines.Max, func(l agent.Line) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.tell(way, l.Bytes)

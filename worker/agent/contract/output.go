@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/penstock-run/penstock/worker/agent"
+	"github.com/penstock-run/penstock/worker/internal/lines"
 )
 
 // outputs are the checks of what an adapter makes of the agent's own lines.
@@ -93,7 +94,7 @@ var strange = []heard{
 	{"out", []byte(`null`), 0},
 	{"out", nil, 0},
 	{"out", []byte("\xff\xfe{\x00\"type\":\"result\"}\x1b[2J"), 0},
-	{"out", []byte(`{"type":"result","result":"` + strings.Repeat("x", 300_000)), agent.MaxLine},
+	{"out", []byte(`{"type":"result","result":"` + strings.Repeat("x", 300_000)), lines.Max},
 	{"err", []byte("\xff\x00 of its log"), 0},
 }
 

@@ -4,17 +4,18 @@ import (
 	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/worker/agent"
+	"github.com/penstock-run/penstock/worker/internal/lines"
 )
 
 // An output is one of the agent's two streams, on its way to the events. A line that never ends
 // counts as it grows.
 type output struct {
 	run   *Run
-	lines *agent.Lines
+	lines *lines.Splitter
 }
 
 func (r *Run) newOutput(stream string) *output {
-	return &output{r, agent.NewLines(stream, agent.MaxLine, func(line agent.Line) {
+	return &output{r, lines.New(stream, lines.Max, func(line agent.Line) {
 		r.state.line(line)
 		r.pace()
 	})}

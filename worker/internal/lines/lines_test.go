@@ -1,4 +1,4 @@
-package agent_test
+package lines_test
 
 import (
 	"bytes"
@@ -11,11 +11,12 @@ import (
 	"testing"
 
 	"github.com/penstock-run/penstock/worker/agent"
+	"github.com/penstock-run/penstock/worker/internal/lines"
 )
 
 // split returns what becomes of the lines of a stream that is written in pieces of a size.
 func split(in string, size, limit int) (got []string) {
-	l := agent.NewLines(agent.Stdout, limit, func(l agent.Line) {
+	l := lines.New(agent.Stdout, limit, func(l agent.Line) {
 		s := fmt.Sprintf("%d %s", l.N, l.Bytes)
 		if l.Cut > 0 {
 			s += fmt.Sprintf(" +%d", l.Cut)
@@ -30,7 +31,7 @@ func split(in string, size, limit int) (got []string) {
 	return got
 }
 
-func TestLines(t *testing.T) {
+func TestSplitter(t *testing.T) {
 	tests := []struct {
 		in    string
 		limit int
@@ -56,9 +57,9 @@ func TestLines(t *testing.T) {
 }
 
 // A stream that has ended says nothing more, whoever still writes to it.
-func TestLinesAfterTheEnd(t *testing.T) {
+func TestAfterTheEnd(t *testing.T) {
 	var got []string
-	l := agent.NewLines(agent.Stdout, 8, func(l agent.Line) { got = append(got, string(l.Bytes)) })
+	l := lines.New(agent.Stdout, 8, func(l agent.Line) { got = append(got, string(l.Bytes)) })
 	_, err := l.Write([]byte("a\nhalf"))
 	l.End()
 	l.End()
@@ -69,13 +70,13 @@ func TestLinesAfterTheEnd(t *testing.T) {
 }
 
 // A line of 100 MB must not be held in memory.
-func TestLinesBounded(t *testing.T) {
+func TestBounded(t *testing.T) {
 	var before, after runtime.MemStats
 	piece := bytes.Repeat([]byte("x"), 64<<10)
 	runtime.GC()
 	runtime.ReadMemStats(&before)
 	cut := 0
-	l := agent.NewLines(agent.Stdout, 1<<20, func(l agent.Line) { cut = l.Cut })
+	l := lines.New(agent.Stdout, 1<<20, func(l agent.Line) { cut = l.Cut })
 	for range 100 << 20 / len(piece) {
 		_, _ = l.Write(piece)
 	}
@@ -89,13 +90,13 @@ func TestLinesBounded(t *testing.T) {
 	}
 }
 
-func FuzzLines(f *testing.F) {
+func FuzzSplitter(f *testing.F) {
 	f.Add([]byte("a\nb\r\n\x00\n"), 3, 2)
 	f.Fuzz(func(t *testing.T, in []byte, limit, size int) {
 		limit = limit&0xff + 1
 		var back []byte
 		total := 0
-		l := agent.NewLines(agent.Stdout, limit, func(l agent.Line) {
+		l := lines.New(agent.Stdout, limit, func(l agent.Line) {
 			if len(l.Bytes) > limit || l.Cut > 0 && len(l.Bytes) != limit {
 				t.Fatalf("%d bytes kept and %d cut with limit %d", len(l.Bytes), l.Cut, limit)
 			}
