@@ -14,7 +14,8 @@
 //
 // Every few seconds it reads memory, descriptors and goroutines of the server and of the worker
 // that is not hurt, and the disk, mounts and control groups of all. At the end it compares the
-// medians of equal windows: see [measure.Growth]. It prints a table, and writes a plot.
+// medians of equal windows: see [measure.Growth]. What a worker sweeps every five minutes, whichever
+// windows that falls into, is compared by its least between two sweeps. It prints a table, and writes a plot.
 package main
 
 import (

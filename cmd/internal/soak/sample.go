@@ -19,7 +19,22 @@ type series struct {
 	measure.Graph
 	// whole: it outlives restarts, so that all runs together are one time.
 	whole bool
+	// swept: a worker removes what is too much now and then, so it counts by its least in the time
+	// between two sweeps.
+	swept bool
 	read  func(ctx context.Context, p *pool) (float64, error)
+}
+
+// betweenSweeps is longer than the five minutes after which a worker sweeps again.
+const betweenSweeps = 6 * time.Minute
+
+// counted is what a sample counts for.
+func (s *samples) counted(one *series, i int) float64 {
+	least := one.Values[i]
+	for j := i - 1; one.swept && j >= 0 && s.at[i]-s.at[j] < betweenSweeps; j-- {
+		least = min(least, one.Values[j])
+	}
+	return least
 }
 
 // samples are all that was measured.
@@ -62,7 +77,7 @@ func everything() []*series {
 				bytes, err := measure.Disk(filepath.Join(p.data, "nats"))
 				return bytes / float64(max(1, p.jobs.Load())), err
 			}},
-			{Graph: measure.Graph{Name: "disk of the workers", Unit: measure.MiB}, whole: true, read: func(_ context.Context, p *pool) (float64, error) { return measure.Disk(filepath.Join(p.data, "work")) }},
+			{Graph: measure.Graph{Name: "disk of the workers", Unit: measure.MiB}, whole: true, swept: true, read: func(_ context.Context, p *pool) (float64, error) { return measure.Disk(filepath.Join(p.data, "work")) }},
 			{Graph: measure.Graph{Name: "mounts"}, whole: true, read: func(_ context.Context, p *pool) (float64, error) { return mounts(p.data), nil }},
 			{Graph: measure.Graph{Name: "control groups"}, whole: true, read: func(_ context.Context, p *pool) (float64, error) { return groups("/sys/fs/cgroup", p.started()), nil }},
 		})
@@ -142,7 +157,7 @@ func (s *samples) segments(one *series) (segments [][]float64, each []float64) {
 		if n == 0 || run == 0 && n < windows/2 {
 			continue
 		}
-		windowed[run][n] = append(windowed[run][n], one.Values[i])
+		windowed[run][n] = append(windowed[run][n], s.counted(one, i))
 		each = append(each, one.Values[i])
 	}
 	for _, run := range windowed {

@@ -50,6 +50,30 @@ func TestALeakIsFound(t *testing.T) {
 	}
 }
 
+// What is swept now and then is judged by what a sweep leaves.
+func TestWhatIsSweptIsJudgedByWhatIsLeft(t *testing.T) {
+	t.Parallel()
+	s := &samples{window: time.Hour / (runs * windows)}
+	flat, leaks := &series{Graph: measure.Graph{Name: "flat", Unit: measure.MiB}, whole: true, swept: true}, &series{Graph: measure.Graph{Name: "leaks", Unit: measure.MiB}, whole: true, swept: true}
+	s.all = []*series{flat, leaks}
+	// Between sweeps come 20 to 200 more, and more in each hour's later part.
+	for at := time.Duration(0); at < time.Hour; at += 10 * time.Second {
+		s.at, s.run = append(s.at, at), append(s.run, int(at*runs/time.Hour))
+		since := (at % (5 * time.Minute)).Minutes()
+		flat.Values = append(flat.Values, 20+since*at.Minutes()/2)
+		leaks.Values = append(leaks.Values, 20+at.Minutes()+since*10)
+	}
+	for _, v := range s.judge() {
+		if want := v.Name == "leaks"; v.grows != want {
+			t.Errorf("%s: grows %v, want %v: %+v", v.Name, v.grows, want, v)
+		}
+	}
+	flat.swept = false
+	if v := s.judge()[0]; !v.grows {
+		t.Errorf("the test's own values would not do: %+v", v)
+	}
+}
+
 // What other pools of the host leave is theirs.
 func TestGroupsAreThePools(t *testing.T) {
 	root := t.TempDir()
