@@ -111,7 +111,7 @@ func (t *throttle) carry(to io.Writer, from *os.File, raw syscall.RawConn, most 
 	errWait := raw.Read(func(fd uintptr) (done bool) {
 		lent = largeBuffers.Get().(*[large]byte)
 		for {
-			if n, err = syscall.Read(int(fd), lent[:most]); err != syscall.EINTR {
+			if n, err = readNow(fd, lent[:most]); err != syscall.EINTR {
 				break
 			}
 		}
