@@ -162,11 +162,16 @@ func (r *Recorder) report(batch []jobs.Event, took time.Duration) {
 	}
 }
 
-// Put records events of the pool itself. They are never dropped.
+// Put records events of the pool itself. They are never dropped. Each has the time of now,
+// however long the broker is away.
 func (r *Recorder) Put(events ...event.Event) {
 	clean := make([]jobs.Event, len(events))
+	now := time.Now().UTC()
 	for i, e := range events {
 		clean[i] = r.clean(e.Event)
+		if clean[i].Time.IsZero() {
+			clean[i].Time = now
+		}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -97,6 +97,25 @@ func TestTheRecorderPushesBack(t *testing.T) {
 	}
 }
 
+// An event has the time at which it came, not that at which the broker took it.
+func TestAnEventHasTheTimeAtWhichItCame(t *testing.T) {
+	t.Parallel()
+	to := &kept{wait: make(chan struct{})}
+	r := New(same, Hooks{}, func(error) {})
+	r.Start(t.Context(), to)
+	began := time.Now()
+	r.PutOutput(line("x"))
+	ended := time.Now()
+	time.Sleep(10 * time.Millisecond)
+	close(to.wait)
+	if err := r.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := to.events[0].Time; got.Before(began) || got.After(ended) {
+		t.Errorf("it came between %v and %v, and has %v", began, ended, got)
+	}
+}
+
 func TestTheRecorderDropsAFloodAndSaysSo(t *testing.T) {
 	t.Parallel()
 	to := &kept{}
