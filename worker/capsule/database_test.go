@@ -95,7 +95,7 @@ db.executemany("insert into c values (?)", [[secret * 20]] * 100)
 db.execute("drop table c")
 db.execute("begin"); db.execute("insert into a values (9999, 'not committed', 0)")
 print("ready", flush=True)
-input()
+time.sleep(600) # until it is killed
 `)
 			kill()
 			if log, err := os.Stat(filepath.Join(home, database+"-wal")); err != nil || log.Size() == 0 {
