@@ -26,7 +26,7 @@ const decideWithin = 5 * time.Second
 
 // beginWithin bounds the write that begins an attempt. Given up unanswered, it could still come to
 // pass, and the job would wait for the end of a lease that no worker keeps; so it has a time of its
-// own, after which half of the lease is left.
+// own: half a lease, within bounds.
 func beginWithin(lease time.Duration) time.Duration {
 	return min(max(decideWithin, lease/2), 6*decideWithin)
 }

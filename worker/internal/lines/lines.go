@@ -63,7 +63,7 @@ func (s *Splitter) Write(p []byte) (int, error) {
 func (s *Splitter) End() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.ended && len(s.kept) > 0 {
+	if len(s.kept) > 0 {
 		s.pass(s.kept)
 	}
 	s.ended = true

@@ -169,9 +169,7 @@ func (r *Recorder) Put(events ...event.Event) {
 	now := time.Now().UTC()
 	for i, e := range events {
 		clean[i] = r.clean(e.Event)
-		if clean[i].Time.IsZero() {
-			clean[i].Time = now
-		}
+		clean[i].Time = now
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
