@@ -66,7 +66,7 @@ func TestAgentsAreKilledAtRandomMoments(t *testing.T) {
 			exectest.Need(t, "bwrap")
 			exectest.Need(t, name)
 			t.Logf("seed %d", seed)
-			k := begin(t, name, rand.New(rand.NewPCG(seed, uint64(i))))
+			k := begin(t, name, rand.New(rand.NewPCG(seed, uint64(i))), kills+3)
 			turn, done := 1, k.turn(1, false)
 			for n := 0; n < kills || !done; {
 				if done {
@@ -84,7 +84,8 @@ func TestAgentsAreKilledAtRandomMoments(t *testing.T) {
 	}
 }
 
-func begin(t *testing.T, name string, rng *rand.Rand) *killing {
+// begin has a conversation of up to so many turns.
+func begin(t *testing.T, name string, rng *rand.Rand, turns int) *killing {
 	t.Helper()
 	agents := builtin.Agents(agent.Config{Path: os.Getenv("PATH")})
 	adapter, err := agents.Get(name)
@@ -93,8 +94,8 @@ func begin(t *testing.T, name string, rng *rand.Rand) *killing {
 		t.Fatal(err)
 	}
 	var watched []string
-	for n := range 100 {
-		watched = append(watched, prompted(n), answered(n))
+	for n := range turns {
+		watched = append(watched, prompted(n+1), answered(n+1))
 	}
 	model := agenttest.New(agenttest.Script{On: "TURN", Steps: []agenttest.Step{func(r agenttest.Request) agenttest.Reply {
 		// What a command of a turn that was cut has returned may come in one message with the prompt.
