@@ -60,11 +60,11 @@ build: ## build bin/penstock
 test: ## run every test this machine can run; say which were skipped, and why
 	@$(REPORT) -p=$(ATONCE) -parallel=$(PARALLEL) -timeout=60m $(TESTED)
 
-race: export CGO_ENABLED = 1
+# The race detector needs C.
+race stress: export CGO_ENABLED = 1
 race: ## the same under the race detector
 	@$(REPORT) -race -p=$(ATONCE) -parallel=$(PARALLEL) -timeout=60m $(TESTED)
 
-stress: export CGO_ENABLED = 1
 stress: ## the same, COUNT times over, under the race detector
 	@$(REPORT) -race -count=$(COUNT) -p=$(ATONCE) -parallel=$(PARALLEL) -timeout=60m $(TESTED)
 

@@ -56,12 +56,12 @@ func TestDoctorOnOtherHosts(t *testing.T) {
 		t.Errorf("ended with %d; view %+v, tier %+v", code, found["view"], found["tier"])
 	}
 
-	// Nor may there be an engine whose containers are jails, too.
-	const withoutJails = `[ ! -S /run/docker.sock ] || mount --bind /dev/null /run/docker.sock; echo 0 >/proc/sys/user/max_user_namespaces; exec "$@"`
 	t.Run("without user namespaces", func(t *testing.T) {
 		if err := exec.Command("unshare", "-Ur", "true").Run(); err != nil {
 			t.Skipf("no user namespace to begin with: %v", err)
 		}
+		// Without an engine either: its containers are jails, too.
+		const withoutJails = `[ ! -S /run/docker.sock ] || mount --bind /dev/null /run/docker.sock; echo 0 >/proc/sys/user/max_user_namespaces; exec "$@"`
 		cmd := f.command("doctor", "-o", "json")
 		cmd.Args = append([]string{"unshare", "-Urm", "sh", "-c", withoutJails, "sh"}, cmd.Args...)
 		cmd.Path, cmd.Err = lookPath(t, "unshare"), nil

@@ -95,17 +95,15 @@ func begin(t *testing.T, name string, rng *rand.Rand, turns int) *killing {
 	}
 	var watched []string
 	for n := range turns {
-		watched = append(watched, prompted(n+1), answered(n+1))
+		watched = append(watched, words(n+1)...)
 	}
 	model := agenttest.New(agenttest.Script{On: "TURN", Steps: []agenttest.Step{func(r agenttest.Request) agenttest.Reply {
 		// What a command of a turn that was cut has returned may come in one message with the prompt.
-		if i := strings.LastIndex(r.Last, "TURN "); i >= 0 {
-			n := strings.Fields(r.Last[i:])[1]
-			return contract.Shell(r, agenttest.Reply{Text: "no shell"}, "echo "+n+" >>log; echo written "+n+" .")
+		if n, asked := numberAfter(r.Last, "TURN "); asked {
+			return contract.Shell(r, agenttest.Reply{Text: "no shell"}, fmt.Sprintf("echo %d >>log; echo %s", n, written(n)))
 		}
-		_, n, _ := strings.Cut(r.Last, "written ")
-		done, _ := strconv.Atoi(strings.Fields(n + " 0")[0])
-		return agenttest.Reply{Text: answered(done)}
+		n, _ := numberAfter(r.Last, "written ")
+		return agenttest.Reply{Text: answered(n)}
 	}}}).Watch(watched...)
 	url, end, err := contract.Serve(t.Context(), model)
 	if err != nil {
@@ -123,10 +121,22 @@ func begin(t *testing.T, name string, rng *rand.Rand, turns int) *killing {
 	}
 }
 
-// prompted is the prompt of a turn, and answered the model's last words in it.
-func prompted(turn int) string { return fmt.Sprintf("TURN %d of some", turn) }
+// words are what is said in a turn: its prompt, what its command prints, and the model's last words.
+func words(turn int) []string { return []string{prompted(turn), written(turn), answered(turn)} }
 
+func prompted(turn int) string { return fmt.Sprintf("TURN %d of some", turn) }
+func written(turn int) string  { return fmt.Sprintf("written %d of some", turn) }
 func answered(turn int) string { return fmt.Sprintf("done %d of some", turn) }
+
+// numberAfter is the number that follows the last of a word.
+func numberAfter(text, word string) (n int, found bool) {
+	i := strings.LastIndex(text, word)
+	if i < 0 {
+		return 0, false
+	}
+	_, err := fmt.Sscan(text[i+len(word):], &n)
+	return n, err == nil
+}
 
 // turn runs a process that is asked for one turn, and reports whether the turn has ended.
 func (k *killing) turn(number int, kill bool) bool {
@@ -199,8 +209,10 @@ func (k *killing) check(number int, ended bool, asked int, lines []string) {
 			k.Errorf("turn %d: the conversation begins with %.80q", number, r.First)
 		}
 		for _, n := range k.ended {
-			if !slices.Contains(r.Words, prompted(n)) || !slices.Contains(r.Words, answered(n)) {
-				k.Errorf("turn %d: of turn %d the model has only what is in %q", number, n, r.Words)
+			for _, said := range words(n) {
+				if !slices.Contains(r.Words, said) {
+					k.Errorf("turn %d: the model does not have %q; it has %q", number, said, r.Words)
+				}
 			}
 		}
 	}
