@@ -174,6 +174,8 @@ type Agent struct {
 	Version string   `json:"version,omitempty"`
 	Command []string `json:"command,omitempty"`
 	Model   string   `json:"model,omitempty"`
+	// Effort is how much the model is to think, as the agent names it: "low", "high".
+	Effort string `json:"effort,omitempty"`
 	// AllowModels are the models that the agent may call, by the names that they have on the
 	// wire; one that ends with * stands for all that begin so. Empty is all that the worker's
 	// policy permits. At most MaxAllowed, as of each list below.

@@ -136,6 +136,7 @@ func (j Job) validateWork(found *InvalidError) {
 	}
 	found.add("prompt", noNUL(j.Prompt))
 	found.add("agent.model", text(j.Agent.Model, 256))
+	found.add("agent.effort", text(j.Agent.Effort, 64))
 	found.add("agent.instructions", checkInstructions(j.Agent.Instructions))
 	seen := map[string]bool{}
 	for i, f := range j.Files {

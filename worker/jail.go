@@ -26,8 +26,8 @@ func (r *agentRuns) launch(api confine.Way) (agent.Launch, error) {
 		Cwd: r.in.Cwd, Files: r.in.Files, Program: program, Notice: r.notice, Depends: r.depends,
 		Round: r.round, Resume: r.resume, Variable: confine.InsideVariable,
 	}
-	model, mode := r.of.conversation.Prompts.Settings()
-	l.Job.Agent.Model, l.Mode = cmp.Or(model, l.Job.Agent.Model), mode
+	set := r.of.conversation.Prompts.Settings()
+	l.Job.Agent.Model, l.Job.Agent.Effort, l.Mode = cmp.Or(set.Model, l.Job.Agent.Model), cmp.Or(set.Effort, l.Job.Agent.Effort), set.Mode
 	if api.Served {
 		l.Gate, l.Key = "http://"+api.Address, r.of.tokens.model
 	}

@@ -146,7 +146,7 @@ func TestTalkToClaude(t *testing.T) {
 	f.run("job", "interrupt", k.id)
 	k.has(k.seen(jobs.TurnEnded, 4), `"interrupted"`)
 	release()
-	f.run("job", "set", k.id, "--model", "claude-haiku-4-5")
+	f.run("job", "set", k.id, "--model", "claude-haiku-4-5", "--effort", "low")
 	f.run("job", "raw", k.id, `{"type":"control_request","request":{"subtype":"mcp_status"}}`)
 	f.refused(6, []string{"initialize"}, "job", "raw", k.id, `{"type":"control_request","request":{"subtype":"initialize"}}`)
 	f.run("send", k.id, "go on")

@@ -6,6 +6,7 @@
 package control
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -61,8 +62,24 @@ type Message struct {
 
 	Line json.RawMessage `json:"line,omitempty"` // of raw
 
-	Model string `json:"model,omitempty"` // of set
-	Mode  string `json:"mode,omitempty"`
+	Model  string `json:"model,omitempty"` // of set
+	Mode   string `json:"mode,omitempty"`
+	Effort string `json:"effort,omitempty"`
+}
+
+// Settings are what a message of set changes for the agent, and its next process begins with;
+// what is empty stays as it is.
+type Settings struct{ Model, Mode, Effort string }
+
+// Settings are those of a message of set.
+func (c Message) Settings() Settings { return Settings{c.Model, c.Mode, c.Effort} }
+
+// Settings are those of an accepted message of set.
+func (in Input) Settings() Settings { return Settings{in.Model, in.Mode, in.Effort} }
+
+// Then are the settings after others have come.
+func (s Settings) Then(next Settings) Settings {
+	return Settings{cmp.Or(next.Model, s.Model), cmp.Or(next.Mode, s.Mode), cmp.Or(next.Effort, s.Effort)}
 }
 
 // A Receipt says that a message was taken, and by which attempt.
@@ -124,11 +141,12 @@ func (c Message) Validate() error {
 			found.add("line", fmt.Errorf("is missing: one JSON object of the agent's own protocol"))
 		}
 	case Set:
-		if c.Model == "" && c.Mode == "" {
-			found.add("model", fmt.Errorf("is missing, and so is mode: name one of them"))
+		if c.Settings() == (Settings{}) {
+			found.add("model", fmt.Errorf("is missing, and so are mode and effort: name one of them"))
 		}
 		found.add("model", text(c.Model, 256))
 		found.add("mode", text(c.Mode, 64))
+		found.add("effort", text(c.Effort, 64))
 	}
 	return found.orNil()
 }
@@ -150,6 +168,7 @@ func (c Message) misplaced(found *findings) {
 		{"line", len(c.Line) > 0, []Verb{Raw}},
 		{"model", c.Model != "", []Verb{Set}},
 		{"mode", c.Mode != "", []Verb{Set}},
+		{"effort", c.Effort != "", []Verb{Set}},
 	} {
 		if f.set && !slices.Contains(f.verbs, c.Verb) {
 			found.add(f.field, fmt.Errorf("has no meaning for %q", c.Verb))
@@ -270,8 +289,9 @@ type Input struct {
 	Answers map[string]Words `json:"answers,omitempty" jsonschema:"The answer to each of several questions, by its number."`
 	Deny    bool             `json:"deny,omitempty" jsonschema:"It declines to answer."`
 
-	Model string `json:"model,omitempty" jsonschema:"The model that it sets."`
-	Mode  string `json:"mode,omitempty" jsonschema:"The mode that it sets."`
+	Model  string `json:"model,omitempty" jsonschema:"The model that it sets."`
+	Mode   string `json:"mode,omitempty" jsonschema:"The mode that it sets."`
+	Effort string `json:"effort,omitempty" jsonschema:"The effort that it sets."`
 }
 
 // Input says that the message was accepted. Its images are not in it: whoever accepts
@@ -279,7 +299,7 @@ type Input struct {
 func (c Message) Input() Input {
 	return Input{
 		Input: c.ID, State: Accepted, Verb: c.Verb, By: c.By, Text: c.Text,
-		Ask: c.Ask, Options: c.Options, Answers: c.Answers, Deny: c.Deny, Model: c.Model, Mode: c.Mode,
+		Ask: c.Ask, Options: c.Options, Answers: c.Answers, Deny: c.Deny, Model: c.Model, Mode: c.Mode, Effort: c.Effort,
 	}
 }
 

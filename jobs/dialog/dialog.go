@@ -3,7 +3,6 @@
 package dialog
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
@@ -26,9 +25,8 @@ type Past struct {
 	Last []string
 	// Asks are the questions of the last attempt and of those before it that it
 	// goes on with.
-	Asks []Asked
-	// Model and Mode are what the agent was set to; empty: neither was set.
-	Model, Mode string
+	Asks             []Asked
+	control.Settings // what the agent was set to
 
 	answers map[string]control.Input // by the question's id: the first that was accepted
 	seen    map[string]bool
@@ -113,7 +111,7 @@ func (p *Past) accepted(e jobs.Event, in control.Input) {
 	})
 	switch in.Verb {
 	case control.Set:
-		p.Model, p.Mode = cmp.Or(in.Model, p.Model), cmp.Or(in.Mode, p.Mode)
+		p.Settings = p.Settings.Then(in.Settings())
 	case control.Prompt:
 		p.Prompts = append(p.Prompts, in)
 	case control.Answer:

@@ -9,17 +9,17 @@ import (
 	"github.com/penstock-run/penstock/jobs/event"
 )
 
-// What an agent was set to last holds on, each of the two by itself; what was refused does not.
+// What an agent was set to last holds on, each setting by itself; what was refused does not.
 func TestSettingsHoldOn(t *testing.T) {
 	var p Past
-	for i, c := range []control.Message{{Model: "a", Mode: "ask"}, {Model: "b"}, {Mode: "never"}} {
+	for i, c := range []control.Message{{Model: "a", Mode: "ask"}, {Model: "b", Effort: "low"}, {Mode: "never"}} {
 		c.ID, c.Verb = fmt.Sprint(i), control.Set
 		p.Read(event.New(event.InputState(c.Input())))
 	}
 	p.Read(event.New(event.JobFinished{}))
 	p.Read(event.New(event.InputState{Input: "x", Verb: control.Set, State: "queued", Mode: "other"}))
-	if p.Model != "b" || p.Mode != "never" {
-		t.Errorf("it is set to %q, %q", p.Model, p.Mode)
+	if want := (control.Settings{Model: "b", Mode: "never", Effort: "low"}); p.Settings != want {
+		t.Errorf("it is set to %+v, want %+v", p.Settings, want)
 	}
 }
 

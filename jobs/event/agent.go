@@ -154,6 +154,7 @@ type Usage struct {
 type Tokens struct {
 	*jobs.Usage
 	Context *int64 `json:"context,omitempty" jsonschema:"How many tokens the model reads with the next call."`
+	Window  *int64 `json:"window,omitempty" jsonschema:"How many tokens it can read, as far as the agent knows; nearer to it the agent compacts the conversation."`
 }
 
 // Retry says that the agent tries the model API again.

@@ -2,6 +2,8 @@ package agent
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/penstock-run/penstock/jobs"
 )
@@ -20,6 +22,8 @@ type Abilities struct {
 	Resume bool `json:"resume"`
 	// Model: the agent uses the model that the job names.
 	Model bool `json:"model"`
+	// Effort: the agent has its model think as much as the job says.
+	Effort bool `json:"effort"`
 	// MaxTurns: the agent stops by itself after a number of turns.
 	MaxTurns bool `json:"max_turns"`
 	// Tokens and Cost: the agent reports its usage. The gate counts what passes through
@@ -60,6 +64,10 @@ func (a *Agents) Able(j jobs.Job) error {
 	}
 	lacks(j.Agent.Name == acp, false, "agent.name", "has no program of its own: give it a name under agents: in the settings")
 	lacks(j.Agent.Model != "", can.Model, "agent.model", "has no choice of models")
+	lacks(j.Agent.Effort != "", can.Effort, "agent.effort", "has no choice of effort")
+	if known := adapter.About().Efforts; can.Effort && j.Agent.Effort != "" && len(known) > 0 {
+		lacks(true, slices.Contains(known, j.Agent.Effort), "agent.effort", "takes "+strings.Join(known, ", "))
+	}
 	lacks(j.Agent.MaxTurns > 0, can.MaxTurns, "agent.max_turns", "does not count its turns; use timeout or a budget")
 	lacks(j.Agent.Interactive, can.Interactive, "agent.interactive", "takes one prompt and then ends")
 	lacks(j.Agent.Terminals, can.Terminals, "agent.terminals", "can be given none")

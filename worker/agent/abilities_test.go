@@ -28,6 +28,11 @@ func TestAble(t *testing.T) {
 		{"command", "agent.mcp_servers", func(j *jobs.Job) { j.Agent.MCPServers = map[string]jobs.MCPServer{"a": {Command: "x"}} }},
 		{"claude", "", func(j *jobs.Job) { j.Agent.MCPServers = map[string]jobs.MCPServer{"a": {Command: "x"}} }},
 		{"command", "", func(j *jobs.Job) { j.Agent.Instructions = "x" }},
+		{"gemini", "agent.effort", func(j *jobs.Job) { j.Agent.Effort = "low" }},
+		{"claude", "agent.effort", func(j *jobs.Job) { j.Agent.Effort = "enormous" }},
+		{"claude", "", func(j *jobs.Job) { j.Agent.Effort = "max" }},
+		{"codex", "", func(j *jobs.Job) { j.Agent.Effort = "anything" }},
+		{"command", "", func(j *jobs.Job) { j.Agent.Effort = "anything" }},
 		{"clippy", "", func(j *jobs.Job) { j.Agent.MaxTurns = 3 }},
 	} {
 		j := jobs.Job{Agent: jobs.Agent{Name: tt.agent}}

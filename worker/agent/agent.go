@@ -39,6 +39,8 @@ type About struct {
 	// OneShot: an agent that takes more prompts while it runs takes them in interactive
 	// jobs only; in any other job its process takes one prompt and ends.
 	OneShot bool
+	// Efforts are the values of a job's effort. None: its model, or its program, decides.
+	Efforts []string
 	Abilities
 }
 
@@ -74,9 +76,9 @@ type Speaker interface {
 	Answer(a control.Message) ([]event.Event, [][]byte, error)
 	// Interrupt ends the turn and keeps the agent running.
 	Interrupt() [][]byte
-	// Set chooses another model or mode; an empty one stays as it is. The request is
-	// labeled with an id that the sender chose.
-	Set(id, model, mode string) [][]byte
+	// Set changes settings of the agent. The request is labeled with an id that the sender
+	// chose. An error is a [*control.RefusedError].
+	Set(id string, to control.Settings) ([][]byte, error)
 	// Raw checks a line of the agent's own protocol, because a malformed line could end
 	// the agent. It gets an id as in Set.
 	Raw(id string, line []byte) ([][]byte, error)

@@ -23,6 +23,9 @@ func (l Launch) Env() []string {
 	if l.Job.Agent.Model != "" {
 		env = append(env, "PENSTOCK_MODEL="+l.Job.Agent.Model)
 	}
+	if l.Job.Agent.Effort != "" {
+		env = append(env, "PENSTOCK_EFFORT="+l.Job.Agent.Effort)
+	}
 	if l.Job.Issue != nil {
 		env = append(env, "PENSTOCK_ISSUE_FILE="+l.Files+"/"+issueFile)
 	}

@@ -9,9 +9,10 @@ import (
 	"path/filepath"
 	"slices"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/penstock-run/penstock/worker/internal/changes"
 	"github.com/penstock-run/penstock/worker/internal/disk"
-	"golang.org/x/sys/unix"
 )
 
 // Examine returns why Remove would keep a worktree.

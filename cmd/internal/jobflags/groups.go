@@ -22,7 +22,7 @@ var Groups = []Group{
 	{"Model", "allow total-jobs total-cost"},
 	{"Calendar", "cron every timezone missed grace overlap replace"},
 	{"Repository", "repo ref include-uncommitted from-salvage isolation"},
-	{"Agent", "agent agent-version model allow-model allow-service-tier allow-inference-geo allow-beta allow-file-id allow-container-id max-turns instructions skill mcp-config interactive terminals file secret"},
+	{"Agent", "agent agent-version model effort allow-model allow-service-tier allow-inference-geo allow-beta allow-file-id allow-container-id max-turns instructions skill mcp-config interactive terminals file secret"},
 	{"Jail", "backend image preset network allow-host env allow-weaker policy"},
 	{"Setup and checks", "setup fresh-setup check check-rounds check-report expect-changes result-schema"},
 	{"Limits", "timeout idle-timeout max-cost max-tokens on-budget max-attempts memory cpus cpu-weight pids disk inodes output-rate traffic connections"},

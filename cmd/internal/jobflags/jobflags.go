@@ -48,6 +48,7 @@ func (f *Flags) Add(flags *pflag.FlagSet) {
 	flags.StringVar(&j.Agent.Name, "agent", "", `coding agent: "claude", or "command" for the program after --`)
 	flags.StringVar(&j.Agent.Version, "agent-version", "", "version of the agent, which workers have from penstock agent install (default: the agent that the worker finds)")
 	flags.StringVar(&j.Agent.Model, "model", "", "model for the agent")
+	flags.StringVar(&j.Agent.Effort, "effort", "", "how much the model is to think, as the agent names it: low, medium, high, …")
 	flags.StringArrayVar(&j.Agent.AllowModels, "allow-model", nil, "model that the agent may call, by its name on the wire; NAME* is all that begin so (repeatable; default: what the policy permits)")
 	flags.StringArrayVar(&j.Agent.AllowServiceTiers, "allow-service-tier", nil, "service tier or speed that calls of models may ask for; none permits none (repeatable; default: what the policy permits)")
 	flags.StringArrayVar(&j.Agent.AllowInferenceGeos, "allow-inference-geo", nil, "place where calls of models may ask that the model runs, as global or us; none permits none (repeatable; default: what the policy permits)")

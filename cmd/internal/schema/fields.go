@@ -68,6 +68,7 @@ var jobFields = map[string]string{
 	"agent.command":                 "The program and its arguments, for the agent command.",
 	"agent.command[]":               "The program, or an argument.",
 	"agent.model":                   "The model. Left out, the agent's default.",
+	"agent.effort":                  "How much the model is to think, as the agent names it: low, medium, high and others. Left out, the agent's default.",
 	"agent.allow_models":            "The models that the agent may call, by their names on the wire: also those that it chooses itself, for titles or subagents. Left out, all that the worker's policy permits.",
 	"agent.allow_models[]":          "A name, or the beginning of names with a *.",
 	"agent.allow_service_tiers":     "The service tiers and speeds that calls of models may ask for. Left out, all that the worker's policy permits; none permits none.",

@@ -19,6 +19,7 @@ var controlFields = map[string]string{
 	"deny":          "Of answer, refuses what is asked for, or leaves the question without an answer.",
 	"line":          "Of raw, a line of the agent's own protocol.",
 	"model":         "Of set, the model to go on with.",
+	"effort":        "Of set, how much the model is to think.",
 	"mode":          "Of set, the mode of permissions to go on with.",
 }
 

@@ -45,7 +45,7 @@ func can(a agent.Abilities) []string {
 		word string
 	}{
 		{a.Interactive, "interactive"}, {a.Questions, "questions"}, {a.Interrupt, "interrupt"}, {a.Resume, "resume"},
-		{a.Model, "model"}, {a.MaxTurns, "max_turns"}, {a.Tokens, "tokens"}, {a.Cost, "cost"},
+		{a.Model, "model"}, {a.Effort, "effort"}, {a.MaxTurns, "max_turns"}, {a.Tokens, "tokens"}, {a.Cost, "cost"},
 		{a.Terminals, "terminals"}, {a.Images, "images"}, {a.Instructions, "instructions"}, {a.Skills, "skills"}, {a.MCPServers, "mcp_servers"},
 	} {
 		if ability.has {

@@ -213,9 +213,10 @@ func stop(shell cli.Shell) *cobra.Command {
 func set(shell cli.Shell) *cobra.Command {
 	c := control.Message{Verb: control.Set}
 	cmd := messageCommand(shell, &cobra.Command{
-		Use: "set ID", Args: cobra.ExactArgs(1), Short: "Change the model or the mode of a running job's agent",
+		Use: "set ID", Args: cobra.ExactArgs(1), Short: "Change the model, the mode or the effort of a running job's agent",
 	}, func([]string) (control.Message, error) { return c, nil })
 	cmd.Flags().StringVar(&c.Model, "model", "", "the model")
+	cmd.Flags().StringVar(&c.Effort, "effort", "", "how much the model thinks, by the agent's own name: low, medium, high, …")
 	cmd.Flags().StringVar(&c.Mode, "mode", "", "the mode, by the agent's own name: plan, acceptEdits, …")
 	return cmd
 }

@@ -3,9 +3,10 @@ package wire
 import (
 	"context"
 	"errors"
-	"github.com/penstock-run/penstock/jobs"
 	"regexp"
 	"sync"
+
+	"github.com/penstock-run/penstock/jobs"
 
 	"github.com/nats-io/nats.go"
 )

@@ -4,9 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/penstock-run/penstock/jobs"
 	"sync"
 	"testing"
+
+	"github.com/penstock-run/penstock/jobs"
 
 	"github.com/nats-io/nats.go"
 )

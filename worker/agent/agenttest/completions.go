@@ -21,6 +21,7 @@ type completionsBody struct {
 			Name string `json:"name"`
 		} `json:"function"`
 	} `json:"tools"`
+	Effort  string `json:"reasoning_effort"`
 	Options struct {
 		Usage bool `json:"include_usage"`
 	} `json:"stream_options"`
@@ -31,7 +32,7 @@ type completionsBody struct {
 const thanks = "Got it. Thanks for the context!"
 
 func (b completionsBody) request() Request {
-	req := Request{Model: b.Model, Stream: b.Stream, usage: b.Options.Usage}
+	req := Request{Model: b.Model, Effort: b.Effort, Stream: b.Stream, usage: b.Options.Usage}
 	for _, t := range b.Tools {
 		req.Tools = append(req.Tools, t.Function.Name)
 	}

@@ -29,6 +29,7 @@ type Request struct {
 	Path   string
 	Header http.Header
 	Model  string
+	Effort string // how much the model is told to think
 	Tools  []string
 	Turn   int    // how many messages of the model the history has
 	System string // what the agent itself tells the model

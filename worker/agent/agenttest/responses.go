@@ -22,11 +22,14 @@ type responsesBody struct {
 		Type string `json:"type"`
 		Name string `json:"name"`
 	} `json:"tools"`
+	Reasoning struct {
+		Effort string `json:"effort"`
+	} `json:"reasoning"`
 }
 
 // request counts the messages of the model: neighbouring items of it are one turn.
 func (b responsesBody) request() Request {
-	req := Request{Model: b.Model, Stream: b.Stream, System: b.System}
+	req := Request{Model: b.Model, Effort: b.Reasoning.Effort, Stream: b.Stream, System: b.System}
 	for _, t := range b.Tools {
 		if t.Name == "" {
 			t.Name = t.Type

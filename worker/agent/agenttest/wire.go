@@ -21,10 +21,13 @@ type messagesBody struct {
 	Tools []struct {
 		Name string `json:"name"`
 	} `json:"tools"`
+	Output struct {
+		Effort string `json:"effort"`
+	} `json:"output_config"`
 }
 
 func (b messagesBody) request() Request {
-	req := Request{Model: b.Model, Stream: b.Stream, System: text(b.System)}
+	req := Request{Model: b.Model, Effort: b.Output.Effort, Stream: b.Stream, System: text(b.System)}
 	for _, t := range b.Tools {
 		req.Tools = append(req.Tools, t.Name)
 	}

@@ -22,6 +22,7 @@ var basics = []check{
 	{"", "prompt", "it takes a prompt, asks its model, and ends by itself; the answer becomes an event", nil, answers},
 	{"", "turns", "its turns are seen as they begin and end", hasTurns, turns},
 	{"", "model", "it uses the model that the job names: `agent.model`", func(a agent.About) bool { return a.Model }, firstRun(uses)},
+	{"", "effort", "its model thinks as much as the job says: `agent.effort`", func(a agent.About) bool { return a.Effort }, effort},
 	{"", "instructions", "it is given instructions of the job's own: `agent.instructions`", func(a agent.About) bool { return a.Instructions }, firstRun(instructed)},
 	{"", "skills", "it has the skills of the job among those of its user, and tells the model of them: `agent.skills`", func(a agent.About) bool { return a.Skills }, firstRun(skilled)},
 	{"", "tokens", "it reports the tokens that the gate counts", func(a agent.About) bool { return a.Tokens }, firstRun(tokens)},
@@ -173,6 +174,49 @@ func uses(t *trial, s *seen) error {
 		return fmt.Errorf("the job named %s, and the requests %s", models[t.about.API], named(s.requests))
 	}
 	return nil
+}
+
+// thinking are models that can be told how much to think, and little is what all of them take.
+var thinking = map[string]string{"anthropic": "claude-opus-4-6", "openai": "gpt-5.4"}
+
+const little = "low"
+
+func effort(ctx context.Context, t *trial) error {
+	if err := needsEfforts(t); err != nil {
+		return err
+	}
+	s, err := t.run(ctx, task{model: answer, launch: func(l *agent.Launch) {
+		l.Job.Agent.Model, l.Job.Agent.Effort = thinking[t.about.API], little
+	}})
+	if err != nil {
+		return err
+	}
+	return s.thinks(firstWord)
+}
+
+func needsEfforts(t *trial) error {
+	if t.about.Protocol == "acp" || t.about.Protocol == "command" {
+		return untried("what efforts an agent of protocol %s takes is not known", t.about.Protocol)
+	}
+	return needsModel(t)
+}
+
+// thinks is an error unless the request with these last words told the model to think little.
+func (s *seen) thinks(last string) error {
+	if err := s.ended(); err != nil {
+		return err
+	}
+	if r := s.asked(last); r == nil || r.Effort != little {
+		return fmt.Errorf("told to think with effort %s, its requests name %q", little, efforts(s.requests))
+	}
+	return nil
+}
+
+func efforts(requests []agenttest.Request) (all []string) {
+	for _, r := range requests {
+		all = append(all, r.Effort)
+	}
+	return all
 }
 
 func instructed(t *trial, s *seen) error {

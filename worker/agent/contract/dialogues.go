@@ -25,6 +25,7 @@ var dialogues = []check{
 	{"", "interrupt_tool", "a turn can be ended within a command", func(a agent.About) bool { return a.Interrupt }, interruptTool},
 	{"", "queued_prompt", "a prompt within a turn comes to the model, in that turn or after it", func(a agent.About) bool { return a.Interactive }, queued},
 	{"", "set_model", "it goes on with another model: `job set --model`", func(a agent.About) bool { return a.Interactive && a.Model && a.Protocol != "acp" }, setModel},
+	{"", "set_effort", "it goes on with another effort: `job set --effort`", func(a agent.About) bool { return a.Interactive && a.Effort && a.Protocol != "acp" }, setEffort},
 	{"", "questions", "it asks, and goes on with the answer", func(a agent.About) bool { return a.Questions }, question},
 	{"", "images", "it is shown the images of a prompt: `send --image`", func(a agent.About) bool { return a.Images }, images},
 }
@@ -273,7 +274,7 @@ func setModel(ctx context.Context, t *trial) error {
 	c := &Conversation{}
 	other := otherModels[t.about.API]
 	afterFirst(c, func(speaker agent.Speaker) [][]byte {
-		return append(speaker.Set(jobs.NewID(), other, ""), speaker.Say(jobs.NewID(), nextWord)...)
+		return append(set(speaker, control.Settings{Model: other}), speaker.Say(jobs.NewID(), nextWord)...)
 	})
 	s, err := t.run(ctx, task{launch: interactive, with: c, model: answer})
 	if err != nil {
@@ -286,4 +287,27 @@ func setModel(ctx context.Context, t *trial) error {
 		return fmt.Errorf("told to go on with %s, its requests name %s", other, named(s.requests))
 	}
 	return nil
+}
+
+// set leaves it to what the model is asked to show what was refused.
+func set(speaker agent.Speaker, to control.Settings) [][]byte {
+	lines, _ := speaker.Set(jobs.NewID(), to)
+	return lines
+}
+
+func setEffort(ctx context.Context, t *trial) error {
+	if err := needsEfforts(t); err != nil {
+		return err
+	}
+	c := &Conversation{}
+	afterFirst(c, func(speaker agent.Speaker) [][]byte {
+		return append(set(speaker, control.Settings{Effort: little}), speaker.Say(jobs.NewID(), nextWord)...)
+	})
+	s, err := t.run(ctx, task{with: c, model: answer, launch: func(l *agent.Launch) {
+		l.Job.Agent.Interactive, l.Job.Agent.Model = true, thinking[t.about.API]
+	}})
+	if err != nil {
+		return err
+	}
+	return s.thinks(nextWord)
 }

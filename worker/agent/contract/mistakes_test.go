@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/control"
 	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/sandbox/exectest"
 	"github.com/penstock-run/penstock/sandbox/slowtest"
@@ -166,11 +167,11 @@ func (d wrongDecoder) Line(l agent.Line) agent.Read {
 	return r
 }
 
-func (d wrongDecoder) Set(id, model, mode string) [][]byte {
+func (d wrongDecoder) Set(id string, to control.Settings) ([][]byte, error) {
 	if d.model != "" {
-		model = d.model
+		to.Model = d.model
 	}
-	return d.Speaker.Set(id, model, mode)
+	return d.Speaker.Set(id, to)
 }
 
 func (d wrongDecoder) Exit(code int, signal string) (event.Event, jobs.Ended) {

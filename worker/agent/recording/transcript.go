@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/penstock-run/penstock/jobs/control"
 	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/agent/contract"
@@ -159,7 +160,8 @@ func (s *sender) send(b *strings.Builder, in json.RawMessage) {
 	case "session/cancel":
 		says(b, speaker.Interrupt())
 	case "session/set_mode":
-		says(b, speaker.Set("mode", "", m.Params.Mode))
+		lines, _ := speaker.Set("mode", control.Settings{Mode: m.Params.Mode}) // a mode is not refused
+		says(b, lines)
 	}
 }
 

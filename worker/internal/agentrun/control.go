@@ -141,7 +141,7 @@ func (s *state) effect(c control.Message) (effect, error) {
 	do := effect{events: events, lines: lines}
 	switch c.Verb {
 	case control.Set:
-		do.then = func() { s.cfg.Prompts.Change(c.Model, c.Mode) }
+		do.then = func() { s.cfg.Prompts.Change(c.Settings()) }
 	case control.Prompt:
 		do.then = func() {
 			s.phase = agent.Working // it has something to do

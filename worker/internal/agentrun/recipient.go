@@ -48,7 +48,7 @@ func (r recipient) cannot(verb control.Verb) error {
 	}
 	what := map[control.Verb]string{
 		control.Prompt: "takes one prompt and then ends", control.Interrupt: "cannot be interrupted; stop ends it",
-		control.Raw: "takes no input while it runs", control.Set: "keeps its model and mode while it runs",
+		control.Raw: "takes no input while it runs", control.Set: "keeps its model, mode and effort while it runs",
 	}[verb]
 	if r.interactive {
 		what += "; a job with agent.interactive takes prompts"
@@ -71,7 +71,8 @@ func (r recipient) lines(c control.Message) ([]event.Event, [][]byte, error) {
 		return nil, speaker.Say(c.ID, c.Text, c.Images...), nil
 	}
 	if c.Verb == control.Set {
-		return nil, speaker.Set(c.ID, c.Model, c.Mode), nil
+		lines, err := speaker.Set(c.ID, c.Settings())
+		return nil, lines, err
 	}
 	lines, err := speaker.Raw(c.ID, c.Line)
 	return nil, lines, err

@@ -122,7 +122,7 @@ type Conversation interface {
 type Prompts interface {
 	Rest() []images.Prompt
 	Tells(id string)
-	Change(model, mode string)
+	Change(to control.Settings)
 	Note(events []event.Event)
 	Heard() []string
 }

@@ -45,14 +45,14 @@ func (s *speaker) Answer(c control.Message) ([]event.Event, [][]byte, error) {
 // A memory is a conversation that keeps capsules, and nothing of them.
 type memory struct{}
 
-func (memory) Continues() bool       { return true }
-func (memory) Kept() bool            { return true }
-func (memory) Turns() int            { return 0 }
-func (memory) Rest() []images.Prompt { return nil }
-func (memory) Tells(string)          {}
-func (memory) Change(string, string) {}
-func (memory) Note([]event.Event)    {}
-func (memory) Heard() []string       { return nil }
+func (memory) Continues() bool         { return true }
+func (memory) Kept() bool              { return true }
+func (memory) Turns() int              { return 0 }
+func (memory) Rest() []images.Prompt   { return nil }
+func (memory) Tells(string)            {}
+func (memory) Change(control.Settings) {}
+func (memory) Note([]event.Event)      {}
+func (memory) Heard() []string         { return nil }
 func (memory) Settle(context.Context, conversation.Position, func() bool) {
 }
 func (memory) Store(context.Context, conversation.Position, jobs.Reason, func(context.Context) (*jobs.Salvage, error)) bool {

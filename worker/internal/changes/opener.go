@@ -1,8 +1,9 @@
 package changes
 
 import (
-	"github.com/penstock-run/penstock/worker/internal/disk"
 	"golang.org/x/sys/unix"
+
+	"github.com/penstock-run/penstock/worker/internal/disk"
 )
 
 // An opener opens files that an agent wrote, and never follows a link.

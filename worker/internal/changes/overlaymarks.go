@@ -6,8 +6,9 @@ import (
 	"os"
 	"slices"
 
-	"github.com/penstock-run/penstock/worker/internal/disk"
 	"golang.org/x/sys/unix"
+
+	"github.com/penstock-run/penstock/worker/internal/disk"
 )
 
 // MayHaveCommits reports whether an overlay may contain a commit that the base does not

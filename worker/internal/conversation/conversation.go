@@ -77,7 +77,7 @@ func (c *Conversation) Read(ctx context.Context, log *session.Log) error {
 	}
 	prompts, err := c.Questions.read(ctx, log)
 	c.Prompts.said = prompts
-	c.Prompts.Change(c.Questions.past.Model, c.Questions.past.Mode)
+	c.Prompts.Change(c.Questions.past.Settings)
 	return err
 }
 

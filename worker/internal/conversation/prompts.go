@@ -1,7 +1,6 @@
 package conversation
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -26,7 +25,7 @@ type Prompts struct {
 	within   []string                 // prompts in the agent's first prompt
 	reloaded map[string]images.Prompt // missing prompts of said, with their images
 	// model and mode are what the agent was set to.
-	model, mode string
+	settings control.Settings
 }
 
 // maxTaken bounds the list of prompts that an agent has taken up.
@@ -73,18 +72,18 @@ func (p *Prompts) markTaken(id string) {
 	}
 }
 
-// Change notes that a person has set the agent to a model or a mode: its next process begins so.
-func (p *Prompts) Change(model, mode string) {
+// Change notes what a person has set the agent to: its next process begins so.
+func (p *Prompts) Change(to control.Settings) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.model, p.mode = cmp.Or(model, p.model), cmp.Or(mode, p.mode)
+	p.settings = p.settings.Then(to)
 }
 
-// Settings are the model and the mode that the agent was set to; empty: it was not.
-func (p *Prompts) Settings() (model, mode string) {
+// Settings are what the agent was set to; empty: it was not.
+func (p *Prompts) Settings() control.Settings {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.model, p.mode
+	return p.settings
 }
 
 // Heard returns the prompts that the conversation has.

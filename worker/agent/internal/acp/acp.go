@@ -25,7 +25,7 @@ func (Adapter) About() agent.About {
 }
 
 var abilities = agent.Abilities{
-	Interactive: true, Questions: true, Interrupt: true, Resume: true, Model: true, Tokens: true, Cost: true, Terminals: true,
+	Interactive: true, Questions: true, Interrupt: true, Resume: true, Model: true, Effort: true, Tokens: true, Cost: true, Terminals: true,
 	Images: true, MCPServers: true,
 }
 

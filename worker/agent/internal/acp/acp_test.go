@@ -83,7 +83,11 @@ func TestACPInteractive(t *testing.T) {
 			// This one waits for its turn.
 			return append(lines, speaker.Say(jobs.NewID(), "WAIT")...)
 		case e.Kind == jobs.ToolStarted && strings.Contains(string(e.Data), "c2"):
-			return c.Decoder.(agent.Speaker).Set(set, "", "bold")
+			lines, err := speaker.Set(set, control.Settings{Mode: "bold"})
+			if err != nil {
+				t.Error(err)
+			}
+			return lines
 		case e.Kind == jobs.ControlReply && strings.Contains(string(e.Data), set):
 			return speaker.Interrupt()
 		case e.Kind == jobs.TurnEnded && strings.Contains(string(e.Data), "interrupted"):

@@ -104,14 +104,10 @@ type agentAnswer struct {
 	Modes struct {
 		Current string `json:"currentModeId"`
 	} `json:"modes"`
-	Options []struct {
-		ID       string `json:"id"`
-		Category string `json:"category"`
-		Current  any    `json:"currentValue"`
-	} `json:"configOptions"`
-	Stop  string `json:"stopReason"`
-	Usage tokens `json:"usage"`
-	Meta  struct {
+	Options []configOption `json:"configOptions"`
+	Stop    string         `json:"stopReason"`
+	Usage   tokens         `json:"usage"`
+	Meta    struct {
 		Quota struct { // of Gemini CLI
 			Tokens struct {
 				Input  int64 `json:"input_tokens"`
@@ -119,6 +115,13 @@ type agentAnswer struct {
 			} `json:"token_count"`
 		} `json:"quota"`
 	} `json:"_meta"`
+}
+
+// A configOption is a setting that the agent offers.
+type configOption struct {
+	ID       string `json:"id"`
+	Category string `json:"category"`
+	Current  any    `json:"currentValue"`
 }
 
 // readAnswer handles the answer to one of our requests.
@@ -158,12 +161,16 @@ func (d *decoder) readAnswer(m jsonrpc.Message, r *agent.Read) {
 	case echoMethod:
 		d.readEcho(r)
 	default:
-		if d.setting && call.Input == "" {
-			if m.Error != nil {
-				d.fail(m, jobs.ModelNotFound, "it does not take model "+d.model, r)
-				return
-			}
-			d.setting = false
+		d.offers(got.Options)
+		switch {
+		case call.Input != "":
+			d.readLater(m, call.Input, r)
+		case len(d.first) > 0 && m.Error != nil:
+			d.failSetting(m, r)
+			return
+		case len(d.first) > 0:
+			d.first = d.first[1:]
+			d.begin(r)
 		}
 		r.Add(call.Result(m))
 	}
@@ -199,16 +206,8 @@ func (d *decoder) readSession(m jsonrpc.Message, got agentAnswer, r *agent.Read)
 		d.fail(m, why, "it opened no session", r)
 		return
 	}
-	model, mode := got.Models.Current, got.Modes.Current
-	for _, o := range got.Options {
-		current, _ := o.Current.(string) // a switch, where it is not one
-		switch o.Category {
-		case "model":
-			d.options["model"], model = o.ID, current
-		case "mode":
-			d.options["mode"], mode = o.ID, current
-		}
-	}
+	current := d.offers(got.Options)
+	model, mode := cmp.Or(current["model"], got.Models.Current), cmp.Or(current["mode"], got.Modes.Current)
 	if d.can.resumes() {
 		d.Sum.Session = string(d.session)
 	}
@@ -219,11 +218,63 @@ func (d *decoder) readSession(m jsonrpc.Message, got agentAnswer, r *agent.Read)
 	if mode := d.launch.Mode; mode != "" {
 		r.Reply = append(r.Reply, d.set("mode", mode, "launch"))
 	}
-	if d.model != "" {
-		d.setting = true
-		r.Reply = append(r.Reply, d.set("model", d.model, ""))
-	}
+	d.begin(r)
 	d.endLoad(r)
+}
+
+// categories are what the protocol calls our settings. What is offered of one may depend on another.
+var categories = map[string]string{"model": "model", "mode": "mode", "thought_level": "effort"}
+
+// offers notes which settings the agent offers, and returns their values. No list says nothing.
+func (d *decoder) offers(options []configOption) (current map[string]string) {
+	if len(options) == 0 {
+		return nil
+	}
+	clear(d.options)
+	current = map[string]string{}
+	for _, o := range options {
+		if what, known := categories[o.Category]; known {
+			d.options[what] = o.ID
+			current[what], _ = o.Current.(string) // a switch, where it is not one
+		}
+	}
+	return current
+}
+
+// begin sets the agent to the next of what it is set to before its first prompt.
+func (d *decoder) begin(r *agent.Read) {
+	if len(d.first) == 0 {
+		return
+	}
+	if s := d.first[0]; s.what == "effort" && d.options["effort"] == "" {
+		d.failSetting(jsonrpc.Message{}, r)
+	} else {
+		r.Reply = append(r.Reply, d.set(s.what, s.value, ""))
+	}
+}
+
+func (d *decoder) failSetting(m jsonrpc.Message, r *agent.Read) {
+	switch s := d.first[0]; {
+	case s.what == "model":
+		d.fail(m, jobs.ModelNotFound, "it does not take model "+s.value, r)
+	case m.Error != nil:
+		d.fail(m, jobs.InvalidJob, "it does not take agent.effort "+s.value, r)
+	default:
+		d.fail(m, jobs.InvalidJob, "it offers no choice of agent.effort for its model", r)
+	}
+}
+
+// readLater sets the effort of a message that has set the model.
+func (d *decoder) readLater(m jsonrpc.Message, id string, r *agent.Read) {
+	effort := d.later[id]
+	delete(d.later, id)
+	switch {
+	case effort == "" || m.Error != nil:
+	case d.options["effort"] == "":
+		r.Add(event.Notice{Type: "effort", Text: "the agent offers no choice of effort for this model"})
+	default:
+		r.Reply = append(r.Reply, d.set("effort", effort, id))
+	}
 }
 
 const (

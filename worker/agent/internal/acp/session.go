@@ -29,28 +29,31 @@ type decoder struct {
 	decode.Turns
 	rpc     *jsonrpc.Client
 	launch  agent.Launch
-	model   string // to be set before the first prompt
 	session sdk.SessionId
 	about   string // what the agent calls itself
 	can     capabilities
 	replay  replay
 	with    Options
-	earlier float64 // US dollars that the session had cost before this process
-	setting bool    // the model is being set
-	sent    string  // the prompt without an answer
-	begun   bool    // the beginning of its turn was reported
-	unseen  int     // how many of its images the agent does not take
-	dead    bool    // the agent could not begin
+	earlier float64           // US dollars that the session had cost before this process
+	first   []setting         // what the agent is set to before its first prompt; it is being set to the first one
+	later   map[string]string // efforts to be set when the model is, by the id of the message
+	sent    string            // the prompt without an answer
+	begun   bool              // the beginning of its turn was reported
+	unseen  int               // how many of its images the agent does not take
+	dead    bool              // the agent could not begin
 	queue   []prompt
 	asks    decode.Asks
 	dropped []string // questions that an interrupt has closed
 	tools   map[string]tool
-	options map[string]string // the option that sets the model, or the mode
+	options map[string]string // the option that sets the model, the mode or the effort
 	text    string            // of the message that is arriving
 	thought string
 	result  string     // the last message of the turn
 	calls   jobs.Usage // what the calls of the turn have used, as far as the agent tells of each
 }
+
+// A setting is the "model", the "mode" or the "effort", and the agent's name of its value.
+type setting struct{ what, value string }
 
 // A prompt waits for its turn. It has blocks that its sender made, or a text and
 // images.
@@ -108,10 +111,13 @@ type Options struct {
 func NewDecoder(l agent.Launch, o Options) agent.Decoder {
 	d := &decoder{
 		Turns: decode.Turns{Name: o.Name, Sum: agent.Total{Model: o.Model}}, rpc: jsonrpc.NewClient(version),
-		launch: l, with: o, asks: decode.Asks{}, tools: map[string]tool{}, options: map[string]string{},
+		launch: l, with: o, asks: decode.Asks{}, tools: map[string]tool{}, options: map[string]string{}, later: map[string]string{},
 	}
-	if o.SetModel {
-		d.model = o.Model
+	if o.SetModel && o.Model != "" {
+		d.first = append(d.first, setting{"model", o.Model})
+	}
+	if effort := l.Job.Agent.Effort; effort != "" {
+		d.first = append(d.first, setting{"effort", effort}) // after the model, which may have others
 	}
 	d.queue = []prompt{{id: l.PromptID(), text: l.FirstPrompt(), images: l.Images}}
 	hello(d.rpc) // the plan sends the request, and this decoder reads its answer
@@ -120,7 +126,7 @@ func NewDecoder(l agent.Launch, o Options) agent.Decoder {
 
 // next sends the prompt that waits, if the agent can take it now.
 func (d *decoder) next() [][]byte {
-	if d.session == "" || d.replay.on || d.setting || d.sent != "" || len(d.queue) == 0 {
+	if d.session == "" || d.replay.on || len(d.first) > 0 || d.sent != "" || len(d.queue) == 0 {
 		return nil
 	}
 	p := d.queue[0]
@@ -170,17 +176,27 @@ func (d *decoder) Interrupt() [][]byte {
 }
 
 // Set implements [agent.Speaker].
-func (d *decoder) Set(id, model, mode string) (lines [][]byte) {
-	if model != "" {
+func (d *decoder) Set(id string, to control.Settings) (lines [][]byte, err error) {
+	if to.Effort != "" && to.Model == "" && d.options["effort"] == "" {
+		return nil, control.Refuse(control.Cannot, "agent %s offers no choice of effort for its model", d.Name)
+	}
+	if model := to.Model; model != "" {
 		if d.with.FullModel != nil {
 			model = d.with.FullModel(model)
 		}
 		lines = append(lines, d.set("model", model, id))
 	}
-	if mode != "" {
-		lines = append(lines, d.set("mode", mode, id))
+	if to.Mode != "" {
+		lines = append(lines, d.set("mode", to.Mode, id))
 	}
-	return lines
+	switch {
+	case to.Effort == "":
+	case to.Model != "":
+		d.later[id] = to.Effort
+	default:
+		lines = append(lines, d.set("effort", to.Effort, id))
+	}
+	return lines, nil
 }
 
 // set uses an option that the agent offers, or else the protocol's request.

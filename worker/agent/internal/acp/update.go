@@ -42,10 +42,12 @@ type sessionUpdate struct {
 	Input     json.RawMessage `json:"rawInput"`
 	Entries   json.RawMessage `json:"entries"`
 	Mode      string          `json:"currentModeId"`
+	Options   []configOption  `json:"configOptions"`
 	Locations []struct {
 		Path string `json:"path"`
 	} `json:"locations"`
-	Used int64 `json:"used"`
+	Used int64  `json:"used"`
+	Size *int64 `json:"size"`
 	Cost struct {
 		Amount   float64 `json:"amount"`
 		Currency string  `json:"currency"`
@@ -100,7 +102,9 @@ func (d *decoder) readUpdate(u *sessionUpdate, r *agent.Read) {
 	case "plan":
 		r.Add(event.PlanUpdated{Items: u.Entries})
 	case "usage_update":
-		r.Add(event.Usage{Scope: "session", Tokens: event.Tokens{Context: &u.Used}})
+		r.Add(event.Usage{Scope: "session", Tokens: event.Tokens{Context: &u.Used, Window: u.Size}})
+	case "config_option_update":
+		d.offers(u.Options)
 	case "current_mode_update":
 		r.Add(event.Notice{Type: "mode", Text: u.Mode})
 	}

@@ -37,8 +37,9 @@ func (Adapter) About() agent.About {
 			Name: "@anthropic-ai/claude-code", Program: "claude", Native: []string{"@anthropic-ai/claude-code-*/claude"},
 		},
 		Conversation: capsule.Files{Paths: []capsule.Pattern{".claude/projects/*/{id}.jsonl"}},
+		Efforts:      efforts,
 		Abilities: agent.Abilities{
-			Interactive: true, Questions: true, Interrupt: true, Resume: true, Model: true, MaxTurns: true,
+			Interactive: true, Questions: true, Interrupt: true, Resume: true, Model: true, Effort: true, MaxTurns: true,
 			Tokens: true, Cost: true, Terminals: true, Images: true, Instructions: true, Skills: true, MCPServers: true, API: "anthropic",
 		},
 	}
@@ -103,6 +104,9 @@ func arguments(l agent.Launch) []string {
 	}
 	if a := l.Job.Agent; a.Model != "" {
 		args = append(args, "--model", a.Model)
+	}
+	if effort := l.Job.Agent.Effort; effort != "" {
+		args = append(args, "--effort", effort)
 	}
 	if n := l.Job.Agent.MaxTurns; n > 0 {
 		args = append(args, "--max-turns", strconv.Itoa(n))

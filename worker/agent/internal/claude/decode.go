@@ -31,7 +31,8 @@ type decoder struct {
 	resting bool             // the last state that it reported was idle
 	pending map[string]bool  // prompts that it was sent and has not taken up; true: it has read it
 	total   agent.Total
-	exact   bool // result messages report usage since the previous one
+	call    apiMessage // the last one of the agent itself that has tokens: what the conversation is now
+	exact   bool       // result messages report usage since the previous one
 	stderr  decode.LastError
 }
 

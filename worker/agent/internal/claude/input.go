@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/google/uuid"
 
@@ -30,15 +31,30 @@ func (d *decoder) Interrupt() [][]byte {
 }
 
 // Set implements [agent.Speaker].
-func (d *decoder) Set(id, model, mode string) (lines [][]byte) {
-	if model != "" {
-		lines = append(lines, controlRequest(id+"-model", map[string]string{"subtype": "set_model", "model": model}))
+func (d *decoder) Set(id string, to control.Settings) (lines [][]byte, err error) {
+	if to.Effort != "" && !slices.Contains(settable, to.Effort) {
+		return nil, control.Refuse(control.Cannot, "agent claude goes on with effort %s, not %q", strings.Join(settable, ", "), to.Effort)
 	}
-	if mode != "" {
-		lines = append(lines, setMode(id, mode))
+	if to.Model != "" {
+		lines = append(lines, controlRequest(id+"-model", map[string]string{"subtype": "set_model", "model": to.Model}))
 	}
-	return lines
+	if to.Mode != "" {
+		lines = append(lines, setMode(id, to.Mode))
+	}
+	if to.Effort != "" {
+		lines = append(lines, controlRequest(id+"-effort", map[string]any{
+			"subtype": "apply_flag_settings", "settings": map[string]string{"effortLevel": to.Effort},
+		}))
+	}
+	return lines, nil
 }
+
+// efforts are those with which the program begins. What it can be set to while it runs are all
+// but the last, and it says nothing when it ignores another.
+var (
+	efforts  = []string{"low", "medium", "high", "xhigh", "max"}
+	settable = efforts[:len(efforts)-1]
+)
 
 func setMode(id, mode string) []byte {
 	return controlRequest(id+"-mode", map[string]string{"subtype": "set_permission_mode", "mode": mode})

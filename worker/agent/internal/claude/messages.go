@@ -20,6 +20,9 @@ func (d *decoder) readAssistant(out *outputLine, r *agent.Read) {
 	var m apiMessage
 	_ = json.Unmarshal(out.Message, &m) // an unknown message has no blocks, and becomes agent.raw
 	d.retried = ""
+	if out.Parent == "" && m.Usage.sum() > 0 {
+		d.call = apiMessage{Model: m.Model, Usage: m.Usage}
+	}
 	if out.Error != "" {
 		d.failure = apiFailure{class: out.Error, http: out.APIStatus}
 	}

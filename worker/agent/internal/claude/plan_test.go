@@ -2,23 +2,25 @@ package claude
 
 import (
 	"encoding/json"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/uuid"
 
+	"github.com/penstock-run/penstock/jobs/control"
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/agent/internal/adaptertest"
 )
 
 func TestClaudePlan(t *testing.T) {
 	l := adaptertest.Launch("claude")
-	l.Job.Agent.Model, l.Job.Agent.MaxTurns, l.Job.Budget.USD = "opus", 12, 2.5
+	l.Job.Agent.Model, l.Job.Agent.Effort, l.Job.Agent.MaxTurns, l.Job.Budget.USD = "opus", "max", 12, 2.5
 	l.Program = agent.Program{Args: []string{"/opt/claude"}, Mounts: []string{"/opt/claude"}}
 	p := adaptertest.Plan(t, Adapter{}, l)
 	for flag, want := range map[string]string{
-		"--session-id": l.Session, "--model": "opus", "--max-turns": "12", "--max-budget-usd": "2.5",
+		"--session-id": l.Session, "--model": "opus", "--effort": "max", "--max-turns": "12", "--max-budget-usd": "2.5",
 		"--permission-prompt-tool": "stdio", "--setting-sources": "user", "--input-format": "stream-json",
 	} {
 		if got := adaptertest.FlagValue(p.Args, flag); got != want {
@@ -94,6 +96,21 @@ func TestClaudeSlash(t *testing.T) {
 		}
 		if content, _ := in.Message.Content.(string); strings.HasPrefix(strings.TrimSpace(content), "/") || !strings.HasSuffix(content, prompt) {
 			t.Errorf("%q is told as %q", prompt, in.Message.Content)
+		}
+	}
+}
+
+// The program ignores an effort that it cannot be set to while it runs, so it is refused.
+func TestEffortsWhileItRuns(t *testing.T) {
+	speaker := Adapter{}.Decoder(adaptertest.Launch("claude")).(agent.Speaker)
+	lines, err := speaker.Set("a", control.Settings{Effort: "high"})
+	if err != nil || len(lines) != 1 || !strings.Contains(string(lines[0]), `{"settings":{"effortLevel":"high"},"subtype":"apply_flag_settings"}`) {
+		t.Errorf("got %s, %v", lines, err)
+	}
+	for _, effort := range []string{"max", "enormous"} {
+		var refused *control.RefusedError
+		if lines, err := speaker.Set("b", control.Settings{Model: "m", Effort: effort}); !errors.As(err, &refused) || refused.Code != control.Cannot || lines != nil {
+			t.Errorf("%s: %s, %v", effort, lines, err)
 		}
 	}
 }

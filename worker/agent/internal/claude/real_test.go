@@ -215,7 +215,7 @@ func TestRealClaudePermission(t *testing.T) {
 		speaker := c.Decoder.(agent.Speaker)
 		if e.Kind == jobs.TurnEnded && !begun {
 			begun = true
-			return append(c.Decoder.(agent.Speaker).Set(jobs.NewID(), "", "default"), speaker.Say(jobs.NewID(), "now")...)
+			return append(adaptertest.Set(t, speaker, control.Settings{Mode: "default"}), speaker.Say(jobs.NewID(), "now")...)
 		}
 		if e.Kind != jobs.AskOpened {
 			return nil

@@ -30,6 +30,9 @@ func (d *decoder) readResult(out *outputLine, r *agent.Read) {
 			turn.ByModel[name] = m.jobs()
 		}
 	}
+	if window := out.ModelUsage[d.call.Model].Window; window > 0 {
+		r.Add(event.Usage{Scope: "session", Tokens: event.Tokens{Context: new(d.call.Usage.sum()), Window: &window}})
+	}
 	d.count(out)
 	d.open, d.last, d.retried = false, &turn, ""
 	d.total.Turns = d.turn
@@ -90,6 +93,9 @@ func (d *decoder) count(out *outputLine) {
 func (u usage) jobs() jobs.Usage {
 	return jobs.Usage{Input: u.Input, Output: u.Output, CacheRead: u.CacheRead, CacheWrite: u.CacheWrite}
 }
+
+// sum is all that the next call has before it.
+func (u usage) sum() int64 { return u.Input + u.Output + u.CacheRead + u.CacheWrite }
 
 func (m modelUsage) jobs() jobs.Usage {
 	return jobs.Usage{Input: m.Input, Output: m.Output, CacheRead: m.CacheRead, CacheWrite: m.CacheWrite}

@@ -99,6 +99,7 @@ type modelUsage struct {
 	CacheRead  int64   `json:"cacheReadInputTokens"`
 	CacheWrite int64   `json:"cacheCreationInputTokens"`
 	CostUSD    float64 `json:"costUSD"`
+	Window     int64   `json:"contextWindow"` // of the model
 }
 
 type apiMessage struct {
@@ -106,6 +107,7 @@ type apiMessage struct {
 	Role    string          `json:"role"`
 	Model   string          `json:"model"`
 	Content json.RawMessage `json:"content"`
+	Usage   usage           `json:"usage"`
 }
 
 type block struct {

@@ -36,7 +36,7 @@ func (Adapter) About() agent.About {
 		Conversation: capsule.Files{Paths: []capsule.Pattern{".codex/sessions/*/*/*/rollout-*-{id}.jsonl"}},
 		OneShot:      true,
 		Abilities: agent.Abilities{
-			Interactive: true, Questions: true, Interrupt: true, Resume: true, Model: true, Tokens: true, Terminals: true,
+			Interactive: true, Questions: true, Interrupt: true, Resume: true, Model: true, Effort: true, Tokens: true, Terminals: true,
 			Images: true, Instructions: true, Skills: true, MCPServers: true, API: "openai",
 		},
 	}
@@ -100,6 +100,9 @@ func settings(l agent.Launch) []string {
 		"--disable", "plugins", "--disable", "apps",
 		// Without this the program waits for ever for an API that it cannot reach.
 		"--disable", "unbounded_connection_retries",
+	}
+	if effort := l.Job.Agent.Effort; effort != "" {
+		args = append(args, "-c", "model_reasoning_effort="+strconv.Quote(effort))
 	}
 	// By default the program passes only a few variables to its MCP servers.
 	serve := func(s agent.MCPServer, variables []string) {

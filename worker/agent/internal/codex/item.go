@@ -63,6 +63,9 @@ func (d *appServer) readServerItem(method string, p *serverParams, r *agent.Read
 			r.Add(event.InputState{Input: t.Client, State: "taken"})
 		}
 		return
+	case "contextCompaction":
+		d.readCompaction(stage, p, r)
+		return
 	case "agentMessage", "reasoning":
 		if stage == "started" {
 			return // the item has no text yet
@@ -72,4 +75,17 @@ func (d *appServer) readServerItem(method string, p *serverParams, r *agent.Read
 		}
 	}
 	readItem(stage, p.Item.item(d.parent(p)), r)
+}
+
+// readCompaction tells of a conversation that becomes shorter, with the words that other agents
+// have for it.
+func (d *appServer) readCompaction(stage string, p *serverParams, r *agent.Read) {
+	switch {
+	case d.parent(p) != "":
+	case stage == "started":
+		r.Add(event.StateChanged{State: "compacting"})
+	default:
+		r.Add(event.Notice{Type: "compact_boundary"})
+		r.Add(event.StateChanged{State: "running"})
+	}
 }

@@ -136,15 +136,14 @@ func (d *appServer) Interrupt() [][]byte {
 }
 
 // Set implements [agent.Speaker]. The mode says for what the program asks permission.
-func (d *appServer) Set(id, model, mode string) [][]byte {
+func (d *appServer) Set(id string, to control.Settings) ([][]byte, error) {
 	params := map[string]any{"threadId": d.thread}
-	if model != "" {
-		params["model"] = model
+	for name, value := range map[string]string{"model": to.Model, "approvalPolicy": to.Mode, "effort": to.Effort} {
+		if value != "" {
+			params[name] = value
+		}
 	}
-	if mode != "" {
-		params["approvalPolicy"] = mode
-	}
-	return [][]byte{d.rpc.Request("thread/settings/update", params, id)}
+	return [][]byte{d.rpc.Request("thread/settings/update", params, id)}, nil
 }
 
 // rawRequests are the requests that people may send as they are. Others would change what

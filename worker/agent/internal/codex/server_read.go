@@ -38,7 +38,9 @@ type serverParams struct {
 		Flags []string `json:"activeFlags"`
 	} `json:"status"`
 	Usage struct {
-		Total tokenUsage `json:"total"`
+		Total  tokenUsage `json:"total"`
+		Last   tokenUsage `json:"last"` // of the last call
+		Window *int64     `json:"modelContextWindow"`
 	} `json:"tokenUsage"`
 }
 
@@ -61,6 +63,7 @@ type tokenUsage struct {
 	Cached     int64 `json:"cachedInputTokens"`
 	CacheWrite int64 `json:"cacheWriteInputTokens"`
 	Output     int64 `json:"outputTokens"`
+	Total      int64 `json:"totalTokens"`
 }
 
 // The input includes what was read from the cache.
@@ -276,7 +279,9 @@ func (d *appServer) readUsage(p *serverParams, r *agent.Read) {
 		d.earlier = d.all() // the program repeats earlier usage when it resumes a thread
 	}
 	d.Sum.Usage = less(d.all(), d.earlier)
-	r.Add(event.Usage{Scope: "session", Tokens: event.Tokens{Usage: new(p.Usage.Total.jobs())}})
+	r.Add(event.Usage{Scope: "session", Tokens: event.Tokens{
+		Usage: new(p.Usage.Total.jobs()), Context: &p.Usage.Last.Total, Window: p.Usage.Window,
+	}})
 }
 
 // all is the usage of all its threads.

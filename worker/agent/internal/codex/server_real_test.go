@@ -4,6 +4,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -93,7 +94,7 @@ func TestRealCodexWithinATurn(t *testing.T) {
 			}
 		case e.Kind == jobs.TurnEnded && tools == 2:
 			tools++
-			return append(c.Decoder.(agent.Speaker).Set(jobs.NewID(), "gpt-5.4", ""), speaker.Say(jobs.NewID(), "sleep")...)
+			return append(adaptertest.Set(t, speaker, control.Settings{Model: "gpt-5.4"}), speaker.Say(jobs.NewID(), "sleep")...)
 		case e.Kind == jobs.ToolStarted && tools == 3:
 			tools++
 			return speaker.Interrupt()
@@ -132,7 +133,7 @@ func TestRealCodexPermission(t *testing.T) {
 		speaker := c.Decoder.(agent.Speaker)
 		if e.Kind == jobs.TurnEnded && !begun {
 			begun = true
-			return append(c.Decoder.(agent.Speaker).Set(jobs.NewID(), "", "untrusted"), speaker.Say(jobs.NewID(), "now")...)
+			return append(adaptertest.Set(t, speaker, control.Settings{Mode: "untrusted"}), speaker.Say(jobs.NewID(), "now")...)
 		}
 		if e.Kind != jobs.AskOpened {
 			return nil
@@ -187,6 +188,46 @@ func TestRealCodexDoesNotTrust(t *testing.T) {
 	l.Resume = jobs.NewID()
 	if r := adaptertest.Talk(t, agents, l, &adaptertest.Conversation{}); r.End.Reason != jobs.AgentProtocol || !strings.Contains(r.End.Message, l.Resume) {
 		t.Errorf("ended %+v", r.End)
+		adaptertest.Log(t, r)
+	}
+}
+
+// The program compacts its conversation when it is asked to, says so, and goes on.
+func TestRealCodexCompacts(t *testing.T) {
+	agents, program := adaptertest.Program(t, codex.Adapter{})
+	l, _ := talkCodex(t, program, agenttest.Script{On: "FIRST", Steps: []agenttest.Step{adaptertest.Echo}})
+	c := &adaptertest.Conversation{}
+	turns, compacted := 0, false
+	var states []string
+	var used event.Usage
+	c.OnEvent = func(e event.Event) [][]byte {
+		speaker := c.Decoder.(agent.Speaker)
+		switch e.Kind {
+		case jobs.UsageReported:
+			used = adaptertest.DataOf[event.Usage](t, e)
+		case jobs.StateChanged:
+			states = append(states, adaptertest.DataOf[event.StateChanged](t, e).State)
+		case jobs.Notice:
+			compacted = compacted || adaptertest.DataOf[event.Notice](t, e).Type == "compact_boundary"
+		case jobs.TurnEnded:
+			if turns++; turns == 1 {
+				lines, err := speaker.Raw(jobs.NewID(), []byte(`{"method":"thread/compact/start","params":{}}`))
+				if err != nil {
+					t.Error(err)
+				}
+				return append(lines, speaker.Say(jobs.NewID(), "go on")...)
+			}
+		}
+		return nil
+	}
+	r := adaptertest.Talk(t, agents, l, c)
+	if !compacted || !slices.Contains(states, "compacting") || turns != 3 || r.End.Outcome != jobs.Success {
+		t.Errorf("ended %+v after %d turns, compacted: %v, states %q", r.End, turns, compacted, states)
+	}
+	if used.Tokens.Context == nil || used.Tokens.Window == nil {
+		t.Errorf("the last usage is %+v", used)
+	}
+	if t.Failed() {
 		adaptertest.Log(t, r)
 	}
 }

@@ -24,7 +24,7 @@ type Adapter struct{}
 
 // About implements [agent.Adapter].
 func (Adapter) About() agent.About {
-	return agent.About{Name: "command", Protocol: "command", Brought: true, Abilities: agent.Abilities{Model: true, Skills: true, Terminals: true, Instructions: true}}
+	return agent.About{Name: "command", Protocol: "command", Brought: true, Abilities: agent.Abilities{Model: true, Effort: true, Skills: true, Terminals: true, Instructions: true}}
 }
 
 // Launch implements [agent.Adapter].

@@ -56,7 +56,7 @@ func TestRealGeminiInteractive(t *testing.T) {
 		case e.Kind == jobs.ToolStarted && e.Turn == 2:
 			return speaker.Interrupt()
 		case e.Kind == jobs.TurnEnded && e.Turn == 2:
-			return append(speaker.Set(jobs.NewID(), "", "default"), speaker.Say(jobs.NewID(), "ask")...)
+			return append(adaptertest.Set(t, speaker, control.Settings{Mode: "default"}), speaker.Say(jobs.NewID(), "ask")...)
 		case e.Kind == jobs.AskOpened:
 			_, lines, err := speaker.Answer(control.Message{Deny: true})
 			if err != nil {

@@ -44,7 +44,7 @@ func (Adapter) About() agent.About {
 			Name: "opencode-ai", Program: "opencode", Native: []string{"opencode-*-baseline/bin/opencode", "opencode-*/bin/opencode"},
 		},
 		Abilities: agent.Abilities{
-			Interactive: true, Interrupt: true, Resume: true, Model: true, Tokens: true, Cost: true,
+			Interactive: true, Interrupt: true, Resume: true, Model: true, Effort: true, Tokens: true, Cost: true,
 			Images: true, Instructions: true, Skills: true, MCPServers: true, API: "anthropic",
 		},
 	}
@@ -78,6 +78,9 @@ func (Adapter) Launch(l agent.Launch) (agent.Plan, error) {
 	}
 	if model := modelOf(l); model != "" {
 		args = append(args, "--model", model)
+	}
+	if effort := l.Job.Agent.Effort; effort != "" {
+		args = append(args, "--variant", effort)
 	}
 	p.Args = slices.Concat(l.Program.Command("opencode"), args, l.Job.Agent.Args)
 	// As an argument it could not be longer than 128 KiB.
