@@ -26,6 +26,7 @@ var dialogues = []check{
 	{"", "queued_prompt", "a prompt within a turn comes to the model, in that turn or after it", func(a agent.About) bool { return a.Interactive }, queued},
 	{"", "set_model", "it goes on with another model: `job set --model`", func(a agent.About) bool { return a.Interactive && a.Model && a.Protocol != "acp" }, setModel},
 	{"", "set_effort", "it goes on with another effort: `job set --effort`", func(a agent.About) bool { return a.Interactive && a.Effort && a.Protocol != "acp" }, setEffort},
+	{"", "plan_mode", "it tells its model to plan first: `job set --mode plan`", func(a agent.About) bool { return a.Interactive && a.Protocol != "acp" }, planMode},
 	{"", "questions", "it asks, and goes on with the answer", func(a agent.About) bool { return a.Questions }, question},
 	{"", "images", "it is shown the images of a prompt: `send --image`", func(a agent.About) bool { return a.Images }, images},
 }
@@ -310,4 +311,36 @@ func setEffort(ctx context.Context, t *trial) error {
 		return err
 	}
 	return s.thinks(nextWord)
+}
+
+// planMode has an agent plan that runs, and one that begins, as after a park.
+func planMode(ctx context.Context, t *trial) error {
+	if err := needsModel(t); err != nil {
+		return err
+	}
+	c := &Conversation{}
+	afterFirst(c, func(speaker agent.Speaker) [][]byte {
+		return append(set(speaker, control.Settings{Mode: plan}), speaker.Say(jobs.NewID(), nextWord)...)
+	})
+	s, err := t.run(ctx, task{launch: interactive, with: c, model: answer})
+	if err != nil {
+		return err
+	}
+	if r := s.asked(nextWord); r == nil || !plans(*r) || plans(s.requests[0]) {
+		return fmt.Errorf("told to plan, it did not tell its model of a plan mode; it ended with %s", s.how())
+	}
+	begun, err := t.run(ctx, task{model: answer, launch: func(l *agent.Launch) { l.Job.Agent.Interactive, l.Mode = true, plan }})
+	switch {
+	case err != nil:
+		return err
+	case len(begun.requests) == 0 || !plans(begun.requests[0]):
+		return fmt.Errorf("begun to plan, it did not tell its model of a plan mode; it ended with %s", begun.how())
+	}
+	return errors.Join(s.ended(), begun.ended())
+}
+
+const plan = "plan"
+
+func plans(r agenttest.Request) bool {
+	return strings.Contains(strings.ToLower(r.System+r.First+r.Last), "plan mode")
 }

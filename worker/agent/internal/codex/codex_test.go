@@ -1,10 +1,13 @@
 package codex
 
 import (
+	"bytes"
 	"strings"
 	"testing"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/control"
+	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/agent/internal/adaptertest"
 )
 
@@ -53,6 +56,77 @@ func TestCodexVerdicts(t *testing.T) {
 		r := adaptertest.Feed(d, strings.Split(tt.lines, "\n")...)
 		if _, end := d.Exit(tt.code, ""); end.Reason != tt.reason || (end.Outcome == jobs.Success) != (tt.reason == "") || r.Hopeless != tt.hopeless {
 			t.Errorf("%s: %+v, hopeless %q", tt.name, end, r.Hopeless)
+		}
+	}
+}
+
+// Codex refuses a prompt within a compaction that was asked for, so it waits for the end of
+// that turn, also one that is a line of Codex's own protocol; the agent is not idle before.
+func TestPromptsWaitForACompaction(t *testing.T) {
+	started := func(turn string) string {
+		return `{"method":"turn/started","params":{"threadId":"t","turn":{"id":"` + turn + `"}}}`
+	}
+	over := func(turn, status string) string {
+		return `{"method":"turn/completed","params":{"threadId":"t","turn":{"id":"` + turn + `","status":"` + status + `"}}}`
+	}
+	for _, tt := range []struct {
+		name, within string // a turn is open when the compaction is asked for
+		lines        []string
+	}{
+		{"compacted", "", []string{`{"id":4,"result":{}}`, started("c"), over("c", "completed")}},
+		{"begun before the answer", "", []string{started("c"), `{"id":4,"result":{}}`, over("c", "completed")}},
+		{"failed", "", []string{`{"id":4,"result":{}}`, started("c"), over("c", "failed")}},
+		{"refused", "", []string{`{"id":4,"error":{"code":-32600,"message":"no"}}`}},
+		{"within a turn", "w", []string{`{"id":4,"result":{}}`, over("w", "interrupted"), started("c"), over("c", "completed")}},
+	} {
+		l := adaptertest.Launch("codex")
+		l.Job.Agent.Interactive = true
+		d := newAppServer(l)
+		adaptertest.Feed(d, `{"id":1,"result":{}}`, `{"id":2,"result":{"thread":{"id":"t"}}}`, `{"id":3,"result":{"turn":{"id":"a"}}}`, started("a"), over("a", "completed"))
+		if tt.within != "" {
+			adaptertest.Feed(d, started(tt.within))
+		}
+		asked, err := d.Raw(jobs.NewID(), []byte(`{"method":"thread/compact/start"}`))
+		if err != nil || len(asked) != 1 {
+			t.Fatalf("%s: %q, %v", tt.name, asked, err)
+		}
+		raw, err := d.Raw(jobs.NewID(), []byte(`{"method":"turn/start","params":{"input":[{"type":"text","text":"RAW"}],"effort":"low"}}`))
+		if said := d.Say(jobs.NewID(), "SAID"); err != nil || len(raw)+len(said) > 0 {
+			t.Errorf("%s: %q and %q were sent, %v", tt.name, raw, said, err)
+		}
+		for i, line := range tt.lines {
+			r := adaptertest.Feed(d, line)
+			sent := string(bytes.Join(r.Reply, nil))
+			if last := i == len(tt.lines)-1; last != (strings.Contains(sent, "SAID") && strings.Contains(sent, `"effort":"low"`)) || r.State != agent.Working {
+				t.Errorf("%s, after %s: state %v, sent %s", tt.name, line, r.State, sent)
+			}
+		}
+	}
+}
+
+// Its plan mode is no policy of approval, so it is set by itself, before the first prompt; any
+// other mode ends it.
+func TestPlanMode(t *testing.T) {
+	l := adaptertest.Launch("codex")
+	l.Job.Agent.Interactive, l.Mode = true, "plan"
+	d := newAppServer(l)
+	begun := adaptertest.Feed(d, `{"id":1,"result":{}}`, `{"id":2,"result":{"thread":{"id":"t"},"model":"m"}}`)
+	sent := string(bytes.Join(begun.Reply, []byte("\n")))
+	planned := strings.Index(sent, `"collaborationMode":{"mode":"plan","settings":{"model":"m"}}`)
+	if planned < 0 || planned > strings.Index(sent, `"method":"turn/start"`) || strings.Contains(sent, "approvalPolicy") {
+		t.Errorf("begun in plan mode with %s", sent)
+	}
+	for _, tt := range []struct {
+		to        control.Settings
+		want, not string
+	}{
+		{control.Settings{Model: "n", Effort: "low"}, `"effort":"low","model":"n"`, "collaborationMode"},
+		{control.Settings{Mode: "never"}, `"approvalPolicy":"never","collaborationMode":{"mode":"default","settings":{"model":"n","reasoning_effort":"low"}}`, "plan"},
+		{control.Settings{Mode: "untrusted"}, `"approvalPolicy":"untrusted"`, "collaborationMode"},
+	} {
+		lines, err := d.Set(jobs.NewID(), tt.to)
+		if got := string(bytes.Join(lines, nil)); err != nil || !strings.Contains(got, tt.want) || strings.Contains(got, tt.not) {
+			t.Errorf("%+v: %v, %s", tt.to, err, got)
 		}
 	}
 }

@@ -27,13 +27,16 @@ type appServer struct {
 	decode.Turns
 	rpc    *jsonrpc.Client
 	launch agent.Launch
-	thread string // empty: the thread has not begun
-	now    string // the turn that is open, or the last one
-	queue  []prompt
+	thread string   // empty: the thread has not begun
+	now    string   // the turn that is open, or the last one
+	queue  []prompt // for when the thread has begun and is not compacted
 	// sent are the prompts that the program was sent and has not taken up, with the
 	// turn that will take each up; empty: the program has not said which.
 	sent    map[string]string
 	asks    decode.Asks
+	compact compaction
+	set     control.Settings      // what was chosen, with the program's own model where none was
+	plans   bool                  // it is in its plan mode
 	cut     bool                  // an interrupt waits for the turn's id
 	dead    bool                  // the agent could not begin
 	result  string                // the last message of the turn
@@ -42,29 +45,39 @@ type appServer struct {
 	earlier jobs.Usage            // of earlier processes
 }
 
-// A prompt waits for the thread.
+// A compaction is the state of a compaction that was asked for with thread/compact/start:
+// a turn of its own, within which the program refuses prompts.
+type compaction int
+
+const (
+	noCompaction compaction = iota
+	compactionAsked
+	compactionBegun
+)
+
+// A prompt has the parameters of turn/start.
 type prompt struct {
-	id, text string
-	images   []control.Image
+	id     string
+	params map[string]any
 }
 
-// input is the prompt as the items of a turn. An image is a data URL.
-func (p prompt) input() []any {
+// promptOf makes a prompt of a text and images, of which each becomes a data URL.
+func promptOf(id, text string, images []control.Image) prompt {
 	var items []any
-	if p.text != "" || len(p.images) == 0 {
-		items = append(items, map[string]any{"type": "text", "text": p.text, "text_elements": []any{}})
+	if text != "" || len(images) == 0 {
+		items = append(items, map[string]any{"type": "text", "text": text, "text_elements": []any{}})
 	}
-	for _, i := range p.images {
+	for _, i := range images {
 		items = append(items, map[string]any{"type": "image", "url": "data:" + i.Type + ";base64," + base64.StdEncoding.EncodeToString(i.Data)})
 	}
-	return items
+	return prompt{id, map[string]any{"input": items}}
 }
 
 func newAppServer(l agent.Launch) *appServer {
 	d := &appServer{
 		Turns: decode.Turns{Name: "codex", Sum: agent.Total{Session: l.Resume, Model: l.Job.Agent.Model}},
 		rpc:   jsonrpc.NewClient(""), launch: l,
-		queue: []prompt{{l.PromptID(), l.FirstPrompt(), l.Images}}, sent: map[string]string{}, asks: decode.Asks{}, used: map[string]jobs.Usage{},
+		queue: []prompt{promptOf(l.PromptID(), l.FirstPrompt(), l.Images)}, sent: map[string]string{}, asks: decode.Asks{}, used: map[string]jobs.Usage{},
 	}
 	hello(d.rpc) // the plan sends the request, and this decoder reads its answer
 	return d
@@ -96,8 +109,8 @@ func hello(c *jsonrpc.Client) []byte {
 // in it.
 func (d *appServer) beginThread() []byte {
 	params := map[string]any{}
-	if d.launch.Mode != "" {
-		params["approvalPolicy"] = d.launch.Mode
+	if mode := d.launch.Mode; mode != "" && mode != planMode {
+		params["approvalPolicy"] = mode
 	}
 	if d.launch.Resume != "" {
 		params["threadId"], params["excludeTurns"] = d.launch.Resume, true
@@ -110,16 +123,26 @@ var _ agent.Speaker = (*appServer)(nil)
 
 // Say implements [agent.Speaker].
 func (d *appServer) Say(id, text string, images ...control.Image) [][]byte {
-	return d.say(prompt{id, text, images})
+	return d.say(promptOf(id, text, images))
 }
 
 func (d *appServer) say(p prompt) [][]byte {
-	if d.thread == "" {
+	if d.thread == "" || d.compact != noCompaction {
 		d.queue = append(d.queue, p)
 		return nil
 	}
 	decode.Remember(d.sent, p.id, "")
-	return [][]byte{d.rpc.Request("turn/start", map[string]any{"threadId": d.thread, "clientUserMessageId": p.id, "input": p.input()}, p.id)}
+	p.params["threadId"], p.params["clientUserMessageId"] = d.thread, p.id
+	return [][]byte{d.rpc.Request("turn/start", p.params, p.id)}
+}
+
+// sayQueued sends the prompts that have waited.
+func (d *appServer) sayQueued(r *agent.Read) {
+	waiting := d.queue
+	d.queue = nil
+	for _, p := range waiting {
+		r.Reply = append(r.Reply, d.say(p)...)
+	}
 }
 
 // TakesImages implements [agent.Speaker].
@@ -135,13 +158,32 @@ func (d *appServer) Interrupt() [][]byte {
 	return [][]byte{d.rpc.Request("turn/interrupt", map[string]any{"threadId": d.thread, "turnId": d.now}, "interrupt-"+uuid.NewString())}
 }
 
-// Set implements [agent.Speaker]. The mode says for what the program asks permission.
+// planMode is the mode in which the program makes a plan with its user. It is a mode of
+// collaboration; all others say for what the program asks permission, and end it.
+const planMode = "plan"
+
+// Set implements [agent.Speaker].
 func (d *appServer) Set(id string, to control.Settings) ([][]byte, error) {
+	d.set = d.set.Then(to)
+	policy, collaboration := to.Mode, ""
+	switch {
+	case to.Mode == planMode:
+		policy, collaboration, d.plans = "", planMode, true
+	case to.Mode != "" && d.plans:
+		collaboration, d.plans = "default", false
+	}
 	params := map[string]any{"threadId": d.thread}
-	for name, value := range map[string]string{"model": to.Model, "approvalPolicy": to.Mode, "effort": to.Effort} {
+	for name, value := range map[string]string{"model": to.Model, "approvalPolicy": policy, "effort": to.Effort} {
 		if value != "" {
 			params[name] = value
 		}
+	}
+	if collaboration != "" {
+		chosen := map[string]any{"model": d.set.Model}
+		if d.set.Effort != "" {
+			chosen["reasoning_effort"] = d.set.Effort
+		}
+		params["collaborationMode"] = map[string]any{"mode": collaboration, "settings": chosen}
 	}
 	return [][]byte{d.rpc.Request("thread/settings/update", params, id)}, nil
 }
@@ -162,14 +204,20 @@ func (d *appServer) Raw(id string, line []byte) ([][]byte, error) {
 	if d.thread == "" {
 		return nil, control.Refuse(control.Nothing, "agent codex has not begun its thread yet")
 	}
-	params["threadId"] = decode.JSON(d.thread)
-	if m == "turn/start" {
+	switch m {
+	case "turn/start":
 		var input []json.RawMessage
 		if json.Unmarshal(params["input"], &input) != nil || len(input) == 0 {
 			return nil, control.Refuse(control.Cannot, "agent codex does not take this line: turn/start needs params with a list input")
 		}
-		params["clientUserMessageId"] = decode.JSON(id)
-		decode.Remember(d.sent, id, "")
+		p := prompt{id, map[string]any{}}
+		for name, value := range params {
+			p.params[name] = value
+		}
+		return d.say(p), nil
+	case "thread/compact/start":
+		d.compact = compactionAsked
 	}
+	params["threadId"] = decode.JSON(d.thread)
 	return [][]byte{d.rpc.Request(m, params, id)}, nil
 }

@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/control"
 	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/agent/internal/decode"
@@ -96,7 +97,7 @@ func (d *appServer) state() agent.State {
 	switch {
 	case d.dead:
 		return agent.Over
-	case d.Last == nil || d.Open || len(d.sent)+len(d.queue) > 0:
+	case d.Last == nil || d.Open || len(d.sent)+len(d.queue) > 0 || d.compact != noCompaction:
 		return agent.Working
 	}
 	return agent.Idle
@@ -142,15 +143,19 @@ func (d *appServer) readAnswer(m jsonrpc.Message, r *agent.Read) {
 		d.thread, d.Sum.Session, d.Sum.Model = got.Thread.ID, got.Thread.ID, got.Model
 		mode, _ := got.Asks.(string) // an object where it is not one string
 		r.Add(event.SessionStarted{Session: d.thread, Model: got.Model, Cwd: got.Cwd, Mode: mode, CanAsk: true})
-		waiting := d.queue
-		d.queue = nil
-		for _, prompt := range waiting {
-			r.Reply = append(r.Reply, d.say(prompt)...)
+		d.set = control.Settings{Model: got.Model, Effort: d.launch.Job.Agent.Effort}
+		if d.launch.Mode == planMode {
+			lines, _ := d.Set("", control.Settings{Mode: planMode}) // which cannot be refused
+			r.Reply = append(r.Reply, lines...)
 		}
+		d.sayQueued(r)
 	case call.Method == "initialize":
 		d.fail(m, r)
 	case call.Method == "turn/start":
 		d.readAccepted(call.Input, got.Turn.ID, m, r)
+	case call.Method == "thread/compact/start" && m.Error != nil:
+		r.Add(call.Result(m))
+		d.compacted(r)
 	default:
 		r.Add(call.Result(m))
 	}
@@ -238,6 +243,9 @@ func (d *appServer) readTurn(method string, p *serverParams, r *agent.Read) {
 	case method == "turn/started":
 		d.now, d.result, d.before = p.Turn.ID, "", d.all()
 		d.Begin(r)
+		if d.compact == compactionAsked {
+			d.compact = compactionBegun
+		}
 		if d.cut {
 			r.Reply = append(r.Reply, d.Interrupt()...)
 		}
@@ -271,6 +279,15 @@ func (d *appServer) readEnd(t serverTurn, r *agent.Read) {
 		r.Add(event.AskClosed{Ask: id, How: "withdrawn"})
 	}
 	clear(d.asks)
+	if d.compact == compactionBegun {
+		d.compacted(r)
+	}
+}
+
+// compacted ends a compaction that was asked for.
+func (d *appServer) compacted(r *agent.Read) {
+	d.compact = noCompaction
+	d.sayQueued(r)
 }
 
 func (d *appServer) readUsage(p *serverParams, r *agent.Read) {

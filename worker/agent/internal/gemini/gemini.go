@@ -106,16 +106,16 @@ func settings(l agent.Launch) string {
 		"privacy": object{"usageStatisticsEnabled": false}, "telemetry": object{"enabled": false},
 		"general": object{
 			"enableAutoUpdate": false, "enableAutoUpdateNotification": false, "maxAttempts": tries,
-			"plan": object{"enabled": false}, // which a person would have to accept
+			"plan": object{"enabled": l.Job.Agent.Interactive},
 		},
 	}
-	tools := object{"shell": object{"enableInteractiveShell": false}}
+	exclude := []string{"enter_plan_mode"} // a person chooses it
 	if l.Gate != "" {
 		// These tools run at the provider: a way out of the jail, which the gate
 		// refuses.
-		tools["exclude"] = []string{"google_web_search", "web_fetch"}
+		exclude = append(exclude, "google_web_search", "web_fetch")
 	}
-	settings["tools"] = tools
+	settings["tools"] = object{"shell": object{"enableInteractiveShell": false}, "exclude": exclude}
 	if !l.Job.Agent.Interactive { // then they come with the session
 		settings["mcpServers"] = servers(l)
 	}
