@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/agent/agenttest"
 	"github.com/penstock-run/penstock/worker/capsule"
@@ -17,6 +18,7 @@ import (
 var continuations = []check{
 	{"", "capsule", "with the files of its conversation alone, another home goes on with it", func(a agent.About) bool { return a.Conversation.Known() }, elsewhere},
 	{"", "resume", "after kill -9 within a turn a new process goes on with the conversation", func(a agent.About) bool { return a.Resume }, resume},
+	{"", "resume_asking", "after kill -9 while it asks for a permission, too", func(a agent.About) bool { return a.Resume && mayAsk(a) }, resumeAsking},
 	{"", "lost_conversation", "a conversation that is not there is a failure, or is said to be begun anew", func(a agent.About) bool { return a.Resume }, lost},
 }
 
@@ -38,6 +40,38 @@ func (t *trial) conversation(ctx context.Context) (string, error) {
 // goOn is a later attempt, which continues a conversation.
 func goOn(id string, attempt int, word string) func(*agent.Launch) {
 	return func(l *agent.Launch) { l.Resume, l.Attempt, l.Prompt = id, attempt, prompt(word) }
+}
+
+// resumeAsking kills an agent that asks for a permission.
+func resumeAsking(ctx context.Context, t *trial) error {
+	id, err := t.conversation(ctx)
+	if err != nil {
+		return err
+	}
+	c := &Conversation{Home: t.home}
+	asked := false
+	c.OnEvent = func(e event.Event) [][]byte {
+		if e.Kind == jobs.AskOpened {
+			asked = true
+			c.process.Abort()
+		}
+		return nil
+	}
+	killed, err := t.run(ctx, task{with: c, asks: true, launch: func(l *agent.Launch) {
+		goOn(id, 2, nextWord)(l)
+		l.Job.Agent.Interactive, l.Mode = true, asking[t.about.Protocol]
+	}, model: func(r agenttest.Request) agenttest.Reply { return shell(r, guarded) }})
+	switch {
+	case err != nil:
+		return err
+	case !asked && t.about.Protocol == "acp":
+		return untried("it asked for no permission")
+	case !asked:
+		return fmt.Errorf("in mode %s it asked for no permission", asking[t.about.Protocol])
+	case killed.End.Outcome == jobs.Success:
+		return fmt.Errorf("a run that was killed ended with success")
+	}
+	return t.goesOn(ctx, id, t.home)
 }
 
 func resume(ctx context.Context, t *trial) error {

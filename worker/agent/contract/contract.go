@@ -182,7 +182,7 @@ func short(text string) string {
 var checks = slices.Concat(
 	group("basics", basics), group("prompts", prompts), group("answers", answersOf), group("tools", toolsOf), group("isolation", isolation),
 	group("failures", failures), group("output", outputs), group("dialogue", dialogues), group("permissions", permissions),
-	group("continuation", continuations), group("servers", servers),
+	group("context", windows), group("continuation", continuations), group("servers", servers),
 )
 
 func group(name string, of []check) []check {

@@ -27,7 +27,9 @@ var dialogues = []check{
 	{"", "set_model", "it goes on with another model: `job set --model`", func(a agent.About) bool { return a.Interactive && a.Model && a.Protocol != "acp" }, setModel},
 	{"", "set_effort", "it goes on with another effort: `job set --effort`", func(a agent.About) bool { return a.Interactive && a.Effort && a.Protocol != "acp" }, setEffort},
 	{"", "plan_mode", "it tells its model to plan first: `job set --mode plan`", func(a agent.About) bool { return a.Interactive && a.Protocol != "acp" }, planMode},
-	{"", "questions", "it asks, and goes on with the answer", func(a agent.About) bool { return a.Questions }, question},
+	{"", "questions", "it asks, and goes on with the answer", asksQuestions, question("contract-right", "Which?")},
+	{"", "several_questions", "it asks several questions at once, and goes on with an answer to each", asksQuestions, question("contract-left", "Which?", "Whither?")},
+	{"", "question_text", "it goes on with an answer in words of one's own", asksQuestions, question("contract-neither", "Which?")},
 	{"", "images", "it is shown the images of a prompt: `send --image`", func(a agent.About) bool { return a.Images }, images},
 }
 
@@ -89,46 +91,6 @@ func interrupt(ctx context.Context, t *trial) error {
 	}
 	if s.status(0) != "interrupted" || s.status(1) != "ok" {
 		return fmt.Errorf("the interrupted turn ended as %q, and the next one as %q; it ended with %s (%s)", s.status(0), s.status(1), s.End.Outcome, s.End.Reason)
-	}
-	return s.ended()
-}
-
-// options are the answers to the question that the model has; the second is chosen.
-var options = []any{
-	map[string]any{"label": "contract-left", "description": "a"}, map[string]any{"label": "contract-right", "description": "b"},
-}
-
-// askers are the tools by which agents ask, and the input that each wants.
-var askers = map[string]map[string]any{
-	"AskUserQuestion":    {"question": "Which?", "header": "H", "multiSelect": false, "options": options},
-	"request_user_input": {"id": "which", "header": "H", "question": "Which?", "options": options},
-}
-
-func question(ctx context.Context, t *trial) error {
-	if err := needsModel(t); err != nil {
-		return err
-	}
-	offered := false
-	s, err := t.run(ctx, task{
-		launch: interactive, with: &Conversation{Answers: map[string]control.Words{"Which?": {"contract-right"}}},
-		model: func(r agenttest.Request) agenttest.Reply {
-			i := slices.IndexFunc(r.Tools, func(name string) bool { return askers[name] != nil })
-			if i < 0 || r.Turn > 0 {
-				return answer(r)
-			}
-			offered = true
-			return agenttest.Reply{Calls: []agenttest.Call{{Name: r.Tools[i], Input: map[string]any{"questions": []any{askers[r.Tools[i]]}}}}}
-		},
-	})
-	switch {
-	case err != nil:
-		return err
-	case !offered:
-		return untried("the agent offers no tool for questions that this test knows")
-	case s.Count(jobs.AskOpened) == 0:
-		return fmt.Errorf("its question is not among the events: %s", kinds(s.Run))
-	case s.asked("contract-right") == nil:
-		return fmt.Errorf("the answer did not come to the model")
 	}
 	return s.ended()
 }

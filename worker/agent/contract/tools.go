@@ -24,6 +24,7 @@ var toolsOf = []check{
 	{"", "tool_input", "a command that reads its input does not wait for it, or take the agent's", nil, commandEnds("cat >/dev/null; echo COMMAND ENDS")},
 	{"", "binary_output", "a command may print what is no text", nil, goesOnAfter(`printf '\377\376\000\033[31m'; echo COMMAND ENDS`)},
 	{"", "large_output", "a command may print megabytes", keepsOutput, goesOnAfter("yes contract | head -c 5000000")},
+	{"", "subagents", "a subagent that it hands work to is seen as it begins and ends", hasSubagents, subagents},
 	{"", "background", "it ends although a command has left a process behind", nil, commandEnds("sleep 900 >/dev/null 2>&1 & echo COMMAND ENDS")},
 }
 

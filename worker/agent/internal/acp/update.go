@@ -176,6 +176,9 @@ func (d *decoder) readTool(u *sessionUpdate, r *agent.Read) {
 	if kind := toolKinds[u.Kind]; kind != "" {
 		t.kind = kind
 	}
+	if begins := d.with.Subagents; begins != "" && !known && (strings.HasPrefix(u.Title, begins) || strings.HasPrefix(u.Call, begins)) {
+		t.kind = "agent"
+	}
 	if u.Title != "" {
 		t.name = wording.Short(u.Title, 120)
 	}

@@ -163,6 +163,7 @@ type execItem struct {
 	Server    string          `json:"server"`
 	Tool      string          `json:"tool"`
 	Query     string          `json:"query"`
+	Prompt    string          `json:"prompt"` // of a subagent
 	Arguments json.RawMessage `json:"arguments"`
 	Result    json.RawMessage `json:"result"`
 	Items     json.RawMessage `json:"items"`

@@ -116,6 +116,8 @@ func readItem(stage string, item execItem, r *agent.Read) {
 		tool.Kind, tool.Name, tool.Title, tool.Input, tool.Result = "mcp", item.Tool, item.Server, item.Arguments, item.Result
 	case "web_search":
 		tool.Kind, tool.Title = "fetch", wording.Short(item.Query, 120)
+	case "collab_tool_call":
+		tool.Kind, tool.Name, tool.Title = "agent", item.Tool, wording.Short(item.Prompt, 120)
 	default:
 		return
 	}

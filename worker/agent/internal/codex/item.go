@@ -22,6 +22,7 @@ type serverItem struct {
 	Server    string          `json:"server"`
 	Tool      string          `json:"tool"`
 	Query     string          `json:"query"`
+	Prompt    string          `json:"prompt"`
 	Arguments json.RawMessage `json:"arguments"`
 	Result    json.RawMessage `json:"result"`
 	Summary   []string        `json:"summary"`
@@ -35,14 +36,14 @@ type serverItem struct {
 
 var itemTypes = map[string]string{
 	"agentMessage": "agent_message", "reasoning": "reasoning", "commandExecution": "command_execution",
-	"fileChange": "file_change", "mcpToolCall": "mcp_tool_call", "webSearch": "web_search",
+	"fileChange": "file_change", "mcpToolCall": "mcp_tool_call", "webSearch": "web_search", "collabAgentToolCall": "collab_tool_call",
 }
 
 // item is the same item as codex exec prints it.
 func (t serverItem) item(parent string) execItem {
 	i := execItem{
 		ID: t.ID, Type: itemTypes[t.Type], Text: t.Text, Command: t.Command, Output: t.Output, ExitCode: t.ExitCode,
-		Status: t.Status, Server: t.Server, Tool: t.Tool, Query: t.Query, Arguments: t.Arguments, Result: t.Result, Parent: parent,
+		Status: t.Status, Server: t.Server, Tool: t.Tool, Query: t.Query, Prompt: t.Prompt, Arguments: t.Arguments, Result: t.Result, Parent: parent,
 	}
 	if t.Type == "reasoning" {
 		i.Text = strings.Join(t.Summary, "\n")

@@ -86,6 +86,7 @@ func decoderOf(l agent.Launch) agent.Decoder {
 	}
 	return acp.NewDecoder(l, acp.Options{
 		Name: "gemini", Model: l.Job.Agent.Model, ReplayEnd: replayEnd(l), Plain: promptText, Variables: variables,
+		Subagents:  "invoke_agent__",
 		ShowsInput: []string{"execute", "edit"}, // it cuts those of servers
 	})
 }

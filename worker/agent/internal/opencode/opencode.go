@@ -220,7 +220,7 @@ type decoder struct {
 // Decoder implements [agent.Adapter].
 func (Adapter) Decoder(l agent.Launch) agent.Decoder {
 	if l.Job.Agent.Interactive {
-		return acp.NewDecoder(l, acp.Options{Name: "opencode", Model: modelOf(l), FullModel: fullModel})
+		return acp.NewDecoder(l, acp.Options{Name: "opencode", Model: modelOf(l), FullModel: fullModel, Subagents: "task"})
 	}
 	return &decoder{Turns: decode.Turns{Name: "opencode", Sum: agent.Total{Session: l.Resume, Model: modelOf(l)}}}
 }
