@@ -147,6 +147,8 @@ type AnswerRequest struct {
 	Text    string                   `json:"text,omitempty" jsonschema:"An answer in one's own words; with deny, why."`
 	Answers map[string]control.Words `json:"answers,omitempty" jsonschema:"The answers to several questions, by their numbers from 1, their headers or their texts."`
 	Deny    bool                     `json:"deny,omitempty" jsonschema:"Refuse what is asked for, or leave the question without an answer."`
+
+	ToolInput json.RawMessage `json:"tool_input,omitempty" jsonschema:"Grant a permission with this input of the tool, an object, instead of what the agent asked for."`
 }
 
 func (s *Server) answer(c *call, _ Route) error {
@@ -159,7 +161,7 @@ func (s *Server) answer(c *call, _ Route) error {
 			return err
 		}
 	}
-	m := control.Message{Ask: given.Ask, Options: given.Options, Text: given.Text, Answers: given.Answers, Deny: given.Deny}
+	m := control.Message{Ask: given.Ask, Options: given.Options, Text: given.Text, Answers: given.Answers, Deny: given.Deny, ToolInput: given.ToolInput}
 	return s.tell(c, c.r.PathValue("id"), m, s.asking(c).Answer)
 }
 

@@ -54,11 +54,14 @@ type Message struct {
 	// Ask names the question that is answered; empty: the only one that is
 	// open. Options are labels of its choices. Answers are for an ask of
 	// several questions, by their numbers from 1, their headers or their texts.
-	// Deny refuses what is asked for, and lets a question go unanswered.
+	// Deny refuses what is asked for, and lets a question go unanswered. ToolInput
+	// grants a permission with another input than the agent wants to use.
 	Ask     string           `json:"ask,omitempty"`
 	Options []string         `json:"options,omitempty"`
 	Answers map[string]Words `json:"answers,omitempty"`
 	Deny    bool             `json:"deny,omitempty"`
+
+	ToolInput json.RawMessage `json:"tool_input,omitempty"`
 
 	Line json.RawMessage `json:"line,omitempty"` // of raw
 
@@ -165,6 +168,7 @@ func (c Message) misplaced(found *findings) {
 		{"options", len(c.Options) > 0, []Verb{Answer}},
 		{"answers", len(c.Answers) > 0, []Verb{Answer}},
 		{"deny", c.Deny, []Verb{Answer}},
+		{"tool_input", len(c.ToolInput) > 0, []Verb{Answer}},
 		{"line", len(c.Line) > 0, []Verb{Raw}},
 		{"model", c.Model != "", []Verb{Set}},
 		{"mode", c.Mode != "", []Verb{Set}},
@@ -179,16 +183,22 @@ func (c Message) misplaced(found *findings) {
 func (c Message) validateAnswer(found *findings) {
 	found.add("ask", text(c.Ask, 256))
 	said := 0
-	for _, given := range []bool{len(c.Options) > 0, c.Text != "" && !c.Deny, len(c.Answers) > 0, c.Deny} {
+	for _, given := range []bool{len(c.Options) > 0, c.Text != "" && !c.Deny, len(c.Answers) > 0, c.Deny, len(c.ToolInput) > 0} {
 		if given {
 			said++
 		}
 	}
 	if said > 1 {
-		found.add("options", fmt.Errorf("and text, answers and deny exclude each other; only deny may have a text"))
+		found.add("options", fmt.Errorf("and text, answers, deny and tool_input exclude each other; only deny may have a text"))
 	}
 	if len(c.Options) > 64 || len(c.Answers) > 64 {
 		found.add("options", fmt.Errorf("has more than 64 entries"))
+	}
+	switch {
+	case len(c.ToolInput) > 0 && c.ToolInput[0] != '{':
+		found.add("tool_input", fmt.Errorf("is no JSON object"))
+	case len(c.ToolInput) > MaxText:
+		found.add("tool_input", fmt.Errorf("is %d bytes long, at most %d are allowed", len(c.ToolInput), MaxText))
 	}
 	for i, o := range c.Options {
 		found.add(fmt.Sprintf("options[%d]", i), text(o, 4096))
@@ -289,6 +299,8 @@ type Input struct {
 	Answers map[string]Words `json:"answers,omitempty" jsonschema:"The answer to each of several questions, by its number."`
 	Deny    bool             `json:"deny,omitempty" jsonschema:"It declines to answer."`
 
+	ToolInput json.RawMessage `json:"tool_input,omitempty" jsonschema:"What the tool gets instead of what the agent asked for."`
+
 	Model  string `json:"model,omitempty" jsonschema:"The model that it sets."`
 	Mode   string `json:"mode,omitempty" jsonschema:"The mode that it sets."`
 	Effort string `json:"effort,omitempty" jsonschema:"The effort that it sets."`
@@ -299,13 +311,13 @@ type Input struct {
 func (c Message) Input() Input {
 	return Input{
 		Input: c.ID, State: Accepted, Verb: c.Verb, By: c.By, Text: c.Text,
-		Ask: c.Ask, Options: c.Options, Answers: c.Answers, Deny: c.Deny, Model: c.Model, Mode: c.Mode, Effort: c.Effort,
+		Ask: c.Ask, Options: c.Options, Answers: c.Answers, Deny: c.Deny, ToolInput: c.ToolInput, Model: c.Model, Mode: c.Mode, Effort: c.Effort,
 	}
 }
 
 // Answer is the answer that was accepted, as a message.
 func (in Input) Answer() Message {
-	return Message{Verb: Answer, Ask: in.Ask, Text: in.Text, Options: in.Options, Answers: in.Answers, Deny: in.Deny}
+	return Message{Verb: Answer, Ask: in.Ask, Text: in.Text, Options: in.Options, Answers: in.Answers, Deny: in.Deny, ToolInput: in.ToolInput}
 }
 
 // Ask is what an agent asks, or what became of that: the payload of the events

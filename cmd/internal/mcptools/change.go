@@ -2,6 +2,7 @@ package mcptools
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"sync"
@@ -232,10 +233,20 @@ type answerArgs struct {
 	Options []string `json:"options,omitempty" jsonschema:"Labels of the choices that are taken."`
 	Text    string   `json:"text,omitempty" jsonschema:"An answer in words."`
 	Deny    bool     `json:"deny,omitempty" jsonschema:"Refuse what is asked for."`
+
+	ToolInput map[string]any `json:"tool_input,omitempty" jsonschema:"Grant a permission with this input of the tool, instead of what the agent asked for."`
 }
 
 func (t *tools) answer(ctx context.Context, _ *mcp.CallToolRequest, in answerArgs) (any, error) {
-	return t.c.Answer(ctx, in.ID, control.Message{Ask: in.Ask, Options: in.Options, Text: in.Text, Deny: in.Deny})
+	m := control.Message{Ask: in.Ask, Options: in.Options, Text: in.Text, Deny: in.Deny}
+	if in.ToolInput != nil {
+		input, err := json.Marshal(in.ToolInput)
+		if err != nil {
+			return nil, err
+		}
+		m.ToolInput = input
+	}
+	return t.c.Answer(ctx, in.ID, m)
 }
 
 type retryArgs struct {

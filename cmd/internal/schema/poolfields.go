@@ -17,6 +17,7 @@ var controlFields = map[string]string{
 	"answers":       "Of answer, the answers to several questions, by their numbers from 1, their headers or their texts.",
 	"answers{}":     "One answer, or a list of them where several options may be chosen.",
 	"deny":          "Of answer, refuses what is asked for, or leaves the question without an answer.",
+	"tool_input":    "Of answer, grants a permission with this input of the tool instead of what the agent asked for.",
 	"line":          "Of raw, a line of the agent's own protocol.",
 	"model":         "Of set, the model to go on with.",
 	"effort":        "Of set, how much the model is to think.",

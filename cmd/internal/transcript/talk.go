@@ -30,6 +30,9 @@ func (s *Screen) input(d event.InputState) error {
 	for number, answer := range d.Answers {
 		said = append(said, number+"="+strings.Join(answer, ", "))
 	}
+	if len(d.ToolInput) > 0 {
+		said = append(said, string(d.ToolInput))
+	}
 	slices.Sort(said)
 	return s.marked(console.Cyan, "›", strings.TrimSpace(fmt.Sprintf("%s: %s %s", who, d.Verb, strings.Join(said, " "))))
 }

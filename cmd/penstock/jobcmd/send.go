@@ -170,12 +170,14 @@ const scaleDown = "scale it down: magick shot.png -resize 1200x1200 small.png"
 func NewAnswer(shell cli.Shell) *cobra.Command {
 	c := control.Message{Verb: control.Answer}
 	var answers []string
+	var changed string
 	cmd := messageCommand(shell, &cobra.Command{
 		Use: "answer ID", Args: cobra.ExactArgs(1),
 		Short: "Answer a question of a running job's agent",
 		Long: `Answer answers a question of the agent: with labels of its options, or with text of
-your own. Without either it grants the permission that the agent asks for. penstock
-watch shows the questions.`,
+your own. Without either it grants the permission that the agent asks for. With
+--tool-input the tool gets another input than the agent wanted, which only some agents
+take. penstock watch shows the questions.`,
 	}, func([]string) (control.Message, error) {
 		for _, entry := range answers {
 			name, words, ok := strings.Cut(entry, "=")
@@ -187,6 +189,12 @@ watch shows the questions.`,
 			}
 			c.Answers[name] = append(c.Answers[name], words)
 		}
+		if changed != "" {
+			if !json.Valid([]byte(changed)) {
+				return c, cli.Usage("", "--tool-input: %q is not JSON", changed)
+			}
+			c.ToolInput = json.RawMessage(strings.TrimSpace(changed))
+		}
 		return c, nil
 	})
 	flags := cmd.Flags()
@@ -195,6 +203,7 @@ watch shows the questions.`,
 	flags.StringVar(&c.Text, "text", "", "answer in your own words; with --deny: the reason")
 	flags.StringArrayVar(&answers, "answer", nil, "N=WORDS, if the agent asks several questions at once: N is the question's number or header, WORDS an option or your own answer (repeatable; the same N again chooses another option)")
 	flags.BoolVar(&c.Deny, "deny", false, "deny the permission, or decline to answer the question")
+	flags.StringVar(&changed, "tool-input", "", "JSON object: grant the permission with this input of the tool, instead of what the agent asked for")
 	return cmd
 }
 

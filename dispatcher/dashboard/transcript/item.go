@@ -252,6 +252,9 @@ func (it *item) input(d event.InputState) *item {
 	for number, answer := range d.Answers {
 		said = append(said, number+": "+strings.Join(answer, ", "))
 	}
+	if len(d.ToolInput) > 0 {
+		said = append(said, string(d.ToolInput))
+	}
 	slices.Sort(said)
 	if d.Verb != control.Prompt {
 		it.Outcome = oneLine(string(d.Verb), 100)

@@ -95,7 +95,9 @@ func (f *fake) take(m message, turn chan message) {
 			f.write(object{"jsonrpc": "2.0", "id": m.ID, "error": object{"code": -32002, "message": "no such session"}})
 			return
 		}
-		_ = json.Unmarshal(kept, &f.history)
+		if f.mistake != "forgets" {
+			_ = json.Unmarshal(kept, &f.history)
+		}
 		f.answer(m, object{})
 	case "session/prompt":
 		turn <- m

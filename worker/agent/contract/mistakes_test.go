@@ -115,6 +115,8 @@ func TestWrongAgents(t *testing.T) {
 		{"asks once", "permission_once", "asked for 1, not 2", 0},
 		{"always asks", "permission_always", "asked for 2, not 1", 0},
 		{"does what is refused", "permission_refused", "ran 2 times, not 0", 0},
+		{"forgets", "resume", "without what was said before", 0},
+		{"forgets", "resume_asking", "without what was said before", 0},
 		{"loads nothing", "lost_conversation", "as if there had been", 0},
 		{"uses no servers", "mcp_servers", "was not offered", 0},
 		{"uses no servers", "terminals", "was not offered", 0},
@@ -130,7 +132,7 @@ func TestWrongAgents(t *testing.T) {
 	t.Run("right", func(t *testing.T) {
 		t.Parallel()
 		for check, f := range findings(t, fakeAgent(t, "none"), slowtest.Limit(time.Minute), checks...) {
-			if f.Status != contract.Yes && f.Group != "servers" { // which the fake does not use
+			if slices.Contains(checks, check) && f.Status != contract.Yes && f.Group != "servers" { // which the fake does not use
 				t.Errorf("%s: %s, %s", check, f.Status, f.Seen)
 			}
 		}
@@ -142,8 +144,9 @@ type wrongAdapter struct {
 	agent.Adapter
 	line func(agent.Line, agent.Read) agent.Read
 	exit func(jobs.Ended) jobs.Ended
-	// model is set, whatever people set.
-	model string
+	// set and answer make something else of what people say.
+	set    func(control.Settings) control.Settings
+	answer func(control.Message) control.Message
 }
 
 type wrongDecoder struct {
@@ -168,10 +171,17 @@ func (d wrongDecoder) Line(l agent.Line) agent.Read {
 }
 
 func (d wrongDecoder) Set(id string, to control.Settings) ([][]byte, error) {
-	if d.model != "" {
-		to.Model = d.model
+	if d.set != nil {
+		to = d.set(to)
 	}
 	return d.Speaker.Set(id, to)
+}
+
+func (d wrongDecoder) Answer(m control.Message) ([]event.Event, [][]byte, error) {
+	if d.answer != nil {
+		m = d.answer(m)
+	}
+	return d.Speaker.Answer(m)
 }
 
 func (d wrongDecoder) Exit(code int, signal string) (event.Event, jobs.Ended) {
@@ -224,14 +234,43 @@ func TestWrongAdapters(t *testing.T) {
 	}
 }
 
-// An adapter that sets another model than people have set is found.
-func TestWrongModel(t *testing.T) {
+// An adapter of a real agent that makes something else of what people say, or does not tell what
+// the agent does, is found.
+func TestWrongAdaptersOfClaude(t *testing.T) {
 	t.Parallel()
 	exectest.Need(t, "claude")
 	right, err := builtin.Agents(agent.Config{}).Get("claude")
 	if err != nil {
 		t.Fatal(err)
 	}
-	agents := agent.New(agent.Config{Path: os.Getenv("PATH"), Custom: map[string]agent.Custom{"mine": {Protocol: "claude"}}}, wrongAdapter{Adapter: right, model: "claude-opus-4-1"})
-	wrong{mistake: "another model", check: "set_model", seen: "told to go on with claude-haiku-4-5"}.want(t, findings(t, agents, slowtest.Limit(time.Minute), "set_model"))
+	without := func(wrong func(any) bool) func(agent.Line, agent.Read) agent.Read {
+		return func(_ agent.Line, r agent.Read) agent.Read {
+			r.Events = slices.DeleteFunc(r.Events, func(e event.Event) bool { return wrong(e.Payload) })
+			return r
+		}
+	}
+	for check, tt := range map[string]struct {
+		adapter wrongAdapter
+		seen    string
+	}{
+		"set_model":  {wrongAdapter{set: func(control.Settings) control.Settings { return control.Settings{Model: "claude-opus-4-1"} }}, "told to go on with claude-haiku-4-5"},
+		"set_effort": {wrongAdapter{set: func(control.Settings) control.Settings { return control.Settings{Effort: "high"} }}, "high"},
+		"plan_mode":  {wrongAdapter{set: func(control.Settings) control.Settings { return control.Settings{Mode: "acceptEdits"} }}, "of a plan mode"},
+		"several_questions": {wrongAdapter{answer: func(m control.Message) control.Message {
+			m.Answers = map[string]control.Words{"Which?": {"contract-right"}, "Whither?": {"contract-right"}}
+			return m
+		}}, "the answer to Which?"},
+		"question_text":      {wrongAdapter{answer: func(m control.Message) control.Message { return control.Message{Options: []string{"1"}} }}, "the answer to Which?"},
+		"permission_changed": {wrongAdapter{answer: func(control.Message) control.Message { return control.Message{} }}, "the one that it asked for ran: true"},
+		"context":            {wrongAdapter{line: without(func(p any) bool { _, ok := p.(event.Usage); return ok })}, "it told of"},
+		"compaction":         {wrongAdapter{line: without(func(p any) bool { _, ok := p.(event.Notice); return ok })}, "of a shorter conversation"},
+		"subagents":          {wrongAdapter{line: without(func(p any) bool { _, ok := p.(event.ToolStarted); return ok })}, "not seen to begin and end"},
+	} {
+		t.Run(check, func(t *testing.T) {
+			t.Parallel()
+			tt.adapter.Adapter = right
+			agents := agent.New(agent.Config{Path: os.Getenv("PATH"), Custom: map[string]agent.Custom{"mine": {Protocol: "claude"}}}, tt.adapter)
+			wrong{mistake: "of the adapter", check: check, seen: tt.seen}.want(t, findings(t, agents, slowtest.Limit(time.Minute), check))
+		})
+	}
 }

@@ -2,8 +2,10 @@ package contract
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 
 	"github.com/penstock-run/penstock/jobs"
@@ -17,6 +19,7 @@ import (
 var permissions = []check{
 	{"", "permission_once", "it asks before a command, runs it when that is allowed, and asks again for the next one", mayAsk, permit(answerOnce, 2, 2)},
 	{"", "permission_always", "allowed for good, it does not ask for the same command again", mayAsk, permit(answerAlways, 1, 2)},
+	{"", "permission_changed", "a command that is granted with another input runs with that: `answer --tool-input`", func(a agent.About) bool { return a.Protocol == "claude" }, permissionChanged},
 	{"", "permission_refused", "a command that is refused does not run", mayAsk, permit(answerNever, 0, 0)},
 }
 
@@ -106,3 +109,43 @@ func permit(decide func(control.Ask) (control.Message, bool), asks, left int) fu
 		return nil
 	}
 }
+
+// permissionChanged grants another command than the agent asks for.
+func permissionChanged(ctx context.Context, t *trial) error {
+	if err := needsModel(t); err != nil {
+		return err
+	}
+	c := &Conversation{}
+	var refused error
+	c.OnEvent = func(e event.Event) [][]byte {
+		open, ok := e.Payload.(event.AskOpened)
+		if !ok {
+			return nil
+		}
+		events, lines, err := c.Decoder.(agent.Speaker).Answer(control.Message{Ask: open.Ask, ToolInput: changedInput})
+		c.run.Events, refused = append(c.run.Events, events...), errors.Join(refused, err)
+		return lines
+	}
+	s, err := t.run(ctx, task{with: c, asks: true, launch: func(l *agent.Launch) {
+		l.Job.Agent.Interactive, l.Mode = true, asking[t.about.Protocol]
+	}, model: func(r agenttest.Request) agenttest.Reply {
+		if r.Turn == 0 {
+			return shell(r, "touch asked-for")
+		}
+		return answer(r)
+	}})
+	if err := errors.Join(err, refused); err != nil {
+		return err
+	}
+	_, wanted := os.Lstat(filepath.Join(s.workspace, "asked-for"))
+	_, granted := os.Lstat(filepath.Join(s.workspace, "granted"))
+	switch {
+	case s.hasShell() != nil:
+		return s.hasShell()
+	case wanted == nil || granted != nil:
+		return fmt.Errorf("the command that was granted ran: %t; the one that it asked for ran: %t", granted == nil, wanted == nil)
+	}
+	return s.ended()
+}
+
+var changedInput = json.RawMessage(`{"command":"touch granted","description":"run it"}`)

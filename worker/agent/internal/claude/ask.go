@@ -34,7 +34,7 @@ func (d *decoder) readRequest(out *outputLine, r *agent.Read) {
 		open = decode.Ask{}
 		_ = json.Unmarshal(opened.Questions, &open.Questions) // without questions it is a request for permission
 	}
-	open.Input = out.Request.Input
+	open.Input, open.Changes = out.Request.Input, opened.Type == "permission"
 	r.Add(event.AskOpened(opened))
 	if d.interactive {
 		decode.Remember(d.asks, out.RequestID, open)
@@ -98,9 +98,9 @@ func choicesOf(suggestions json.RawMessage) []decode.Choice {
 
 // permissionResult answers can_use_tool.
 type permissionResult struct {
-	Behavior string                     `json:"behavior"`
-	Message  string                     `json:"message,omitempty"`
-	Input    map[string]json.RawMessage `json:"updatedInput,omitempty"`
+	Behavior string          `json:"behavior"`
+	Message  string          `json:"message,omitempty"`
+	Input    json.RawMessage `json:"updatedInput,omitempty"`
 	// Permissions are what the program may do from now on without asking.
 	Permissions json.RawMessage `json:"updatedPermissions,omitempty"`
 }
@@ -115,7 +115,7 @@ func (d *decoder) Answer(a control.Message) ([]event.Event, [][]byte, error) {
 	if json.Unmarshal(open.Input, &input) != nil || input == nil {
 		input = map[string]json.RawMessage{}
 	}
-	how, decision := "answered", permissionResult{Behavior: "allow", Input: input}
+	how, decision := "answered", permissionResult{Behavior: "allow", Input: decode.JSON(input)}
 	denied := permissionResult{Behavior: "deny", Message: wording.First(a.Text, wording.Unattended)}
 	switch {
 	case a.Deny:
@@ -126,10 +126,14 @@ func (d *decoder) Answer(a control.Message) ([]event.Event, [][]byte, error) {
 			return nil, nil, err
 		}
 		input["answers"] = decode.JSON(answers)
+		decision.Input = decode.JSON(input)
 	default:
 		chosen, err := open.Choose(a)
 		if err != nil {
 			return nil, nil, err
+		}
+		if len(a.ToolInput) > 0 {
+			decision.Input = a.ToolInput
 		}
 		if chosen == nil {
 			break

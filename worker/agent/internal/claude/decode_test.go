@@ -221,6 +221,8 @@ func TestClaudePermission(t *testing.T) {
 			`"updatedPermissions":[{"behavior":"allow","destination":"session","rules":[{"toolName":"Bash","ruleContent":"ls *"},{"toolName":"Read"}],"type":"addRules"},{"destination":"session","more":[1],"type":"unheardOf"}]`},
 		{rules, "", control.Message{}, `{"behavior":"allow","updatedInput":{"command":"ls"}}`},
 		{rules, "", control.Message{Options: []string{"allow"}}, `{"behavior":"allow","updatedInput":{"command":"ls"}}`},
+		{rules, "", control.Message{ToolInput: []byte(`{"command":"ls -l"}`)}, `{"behavior":"allow","updatedInput":{"command":"ls -l"}}`},
+		{`[]`, "", control.Message{ToolInput: []byte(`{"command":"ls -l"}`)}, `{"behavior":"allow","updatedInput":{"command":"ls -l"}}`},
 		{rules, "", control.Message{Options: []string{"3"}}, `"behavior":"deny"`},
 		{rules, "", control.Message{Deny: true}, `"behavior":"deny"`},
 		{rules, "", control.Message{Text: "why not"}, ""},

@@ -21,6 +21,7 @@ type Ask struct {
 	ID        json.RawMessage // the id of the agent's request, where it has one
 	Names     []string        // the agent's own id of each question
 	Choices   []Choice        // for a request for permission
+	Changes   bool            // for a request for permission: the agent takes another input for its tool
 }
 
 // A Choice is one of the answers that the agent offers to a request for permission.
@@ -54,6 +55,9 @@ func (a Ask) List() json.RawMessage {
 // Choose finds the choice that an answer to a request for permission names; nil if it
 // names none and is a plain yes or no.
 func (a Ask) Choose(answer control.Message) (*Choice, error) {
+	if len(answer.ToolInput) > 0 && !a.Changes {
+		return nil, control.Refuse(control.Cannot, "the agent takes no other input for its tool: deny the permission, and say why")
+	}
 	var asked control.Question
 	if len(a.Questions) > 0 {
 		asked = a.Questions[0]

@@ -109,7 +109,10 @@ func settings(l agent.Launch) string {
 			"plan": object{"enabled": l.Job.Agent.Interactive},
 		},
 	}
-	exclude := []string{"enter_plan_mode"} // a person chooses it
+	exclude := []string{}
+	if l.Job.Agent.Interactive {
+		exclude = append(exclude, "enter_plan_mode") // its plan mode ends with a person's consent, so a person begins it
+	}
 	if l.Gate != "" {
 		// These tools run at the provider: a way out of the jail, which the gate
 		// refuses.

@@ -69,10 +69,12 @@ func TestGeminiInteractivePlan(t *testing.T) {
 			t.Errorf("%s is not in %q", want, p.Env)
 		}
 	}
-	if slices.ContainsFunc(p.Env, func(kv string) bool {
-		return strings.HasPrefix(kv, settingsVariable+"=") && strings.Contains(kv, "mcpServers")
-	}) {
-		t.Error("the servers are in the settings, too, and start twice")
+	i := slices.IndexFunc(p.Env, func(kv string) bool { return strings.HasPrefix(kv, settingsVariable+"=") })
+	if i < 0 || strings.Contains(p.Env[i], "mcpServers") {
+		t.Errorf("the servers are in the settings, too, and start twice: %q", p.Env)
+	}
+	if i < 0 || !strings.Contains(p.Env[i], `"plan":{"enabled":true}`) || !strings.Contains(p.Env[i], `"enter_plan_mode"`) {
+		t.Errorf("it has no plan mode, or begins it by itself: %q", p.Env)
 	}
 	for resume, want := range map[string]string{"": l.Session, "s-1": "s-1"} {
 		l.Resume = resume
