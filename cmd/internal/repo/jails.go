@@ -8,7 +8,7 @@ import (
 
 // jailStarters are the packages of a worker that may start jails: what they start has the
 // mark of the worker's pool, which callers of the last one name. Without it no worker ends what a killed one left of a jail.
-var jailStarters = []string{"worker/poolmark", "worker/internal/jails", "worker/agent/contract"}
+var jailStarters = []string{"worker/poolmark", "worker/internal/jails", "worker/agent/harness"}
 
 // markedJails: a jail that a worker starts has the mark of its pool.
 func markedJails(t *Tree) []Finding {

@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/jail"
 	"github.com/penstock-run/penstock/cmd/internal/workerparts"
 	"github.com/penstock-run/penstock/worker/agent"
-	"github.com/penstock-run/penstock/worker/agent/contract"
+	"github.com/penstock-run/penstock/worker/agent/harness"
 	"github.com/penstock-run/penstock/worker/poolmark"
 )
 
@@ -19,7 +19,7 @@ import (
 type bed struct {
 	agents *agent.Agents
 	about  agent.About
-	jail   contract.Jail
+	jail   harness.Jail
 }
 
 // testbed is the bed of the agent of that name. The purpose labels its jails: workers and clean
@@ -46,7 +46,7 @@ func testbed(ctx context.Context, shell cli.Shell, name, purpose string, limit t
 		return b, cli.Usage("penstock doctor says what this host lacks for jails", "agents are tested in a jail, and the settings have backend none")
 	}
 	spec.Label = poolmark.Label(purpose, workerparts.PoolMark(shell.Config))
-	b.jail = contract.Jail{Backend: backend, Spec: spec, Limit: limit}
+	b.jail = harness.Jail{Backend: backend, Spec: spec, Limit: limit}
 	return b, nil
 }
 

@@ -11,9 +11,9 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/event"
-	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/agent/agenttest"
+	"github.com/penstock-run/penstock/worker/agent/harness"
 )
 
 // basics are the checks of one prompt in one process.
@@ -36,11 +36,8 @@ func version(ctx context.Context, t *trial) error {
 	if t.about.Protocol == "command" || t.about.Protocol == "acp" {
 		return untried("the options of an agent of protocol %s are not known", t.about.Protocol)
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, t.jail.Limit, &LimitError{t.jail.Limit})
-	defer cancel()
-	plan := agent.Plan{Args: append(slices.Clone(t.program.Args), "--version"), Mounts: t.program.Mounts}
-	out, exit, err := sandbox.Output(ctx, t.jail.Backend, t.jail.spec(plan, ""))
-	if err = errors.Join(err, context.Cause(ctx)); err != nil {
+	out, exit, err := t.jail.Output(ctx, agent.Plan{Args: append(slices.Clone(t.program.Args), "--version"), Mounts: t.program.Mounts})
+	if err != nil {
 		return err
 	}
 	if t.version = versionText.FindString(string(out)); t.version == "" || !exit.Success() {
@@ -58,7 +55,7 @@ func (t *trial) once(ctx context.Context) (*seen, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := t.run(ctx, task{model: answer, with: &Conversation{Home: home}, launch: func(l *agent.Launch) {
+	s, err := t.run(ctx, task{model: answer, with: &harness.Conversation{Home: home}, launch: func(l *agent.Launch) {
 		if t.about.Instructions {
 			l.Job.Agent.Instructions = ruleWord
 		}
@@ -90,14 +87,14 @@ func answers(ctx context.Context, t *trial) error {
 		return nil
 	case s.asked(firstWord) == nil:
 		return fmt.Errorf("the prompt did not come to the model; it was asked %d times", len(s.requests))
-	case !strings.Contains(s.output(), answerWord):
+	case !strings.Contains(s.Output(), answerWord):
 		return fmt.Errorf("no event has the model's answer; there are %s", kinds(s.Run))
 	}
 	return nil
 }
 
 // kinds lists the events of a run.
-func kinds(r Run) string {
+func kinds(r harness.Run) string {
 	words := make([]string, len(r.Events))
 	for i, e := range r.Events {
 		words[i] = string(e.Kind)
@@ -312,18 +309,18 @@ func secrets(ctx context.Context, t *trial) error {
 	if err != nil {
 		return err
 	}
-	out := s.output()
+	out := s.Output()
 	for _, r := range s.requests {
 		out += r.Last
 	}
 	if i := strings.Index(out, "FOUND IN "); i >= 0 {
 		return fmt.Errorf("the key of the model API is in a file: %.100s", out[i:])
 	}
-	if i := strings.Index(out, RealKey); i >= 0 {
+	if i := strings.Index(out, harness.RealKey); i >= 0 {
 		return fmt.Errorf("the key of the model API is in its output: %.100s", out[max(0, i-50):])
 	}
 	for _, r := range s.requests {
-		if sent := fmt.Sprint(r.Header); !strings.Contains(sent, RealKey) || strings.Contains(sent, JailKey) {
+		if sent := fmt.Sprint(r.Header); !strings.Contains(sent, harness.RealKey) || strings.Contains(sent, harness.JailKey) {
 			return fmt.Errorf("a request to %s did not have the real key, or had the jail's", r.Path)
 		}
 	}
@@ -349,8 +346,8 @@ func maxTurns(ctx context.Context, t *trial) error {
 }
 
 // status is how the nth turn ended, from 0; empty: there is none.
-func (r Run) status(n int) string {
-	for _, e := range r.Events {
+func (s *seen) status(n int) string {
+	for _, e := range s.Events {
 		if ended, ok := e.Payload.(event.TurnEnded); ok {
 			if n == 0 {
 				return ended.Status

@@ -11,6 +11,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/agent/agenttest"
+	"github.com/penstock-run/penstock/worker/agent/harness"
 	"github.com/penstock-run/penstock/worker/capsule"
 )
 
@@ -48,12 +49,12 @@ func resumeAsking(ctx context.Context, t *trial) error {
 	if err != nil {
 		return err
 	}
-	c := &Conversation{Home: t.home}
+	c := &harness.Conversation{Home: t.home}
 	asked := false
 	c.OnEvent = func(e event.Event) [][]byte {
 		if e.Kind == jobs.AskOpened {
 			asked = true
-			c.process.Abort()
+			c.Kill()
 		}
 		return nil
 	}
@@ -79,7 +80,7 @@ func resume(ctx context.Context, t *trial) error {
 	if err != nil {
 		return err
 	}
-	c := &Conversation{Home: t.home}
+	c := &harness.Conversation{Home: t.home}
 	killed, err := t.run(ctx, task{launch: goOn(id, 2, nextWord), with: c, model: func(r agenttest.Request) agenttest.Reply {
 		if strings.Contains(r.Last, nextWord) {
 			c.Abort()
@@ -101,7 +102,7 @@ func resume(ctx context.Context, t *trial) error {
 
 // goesOn is an error unless a new process continues the conversation in a home.
 func (t *trial) goesOn(ctx context.Context, id, home string) error {
-	s, err := t.run(ctx, task{launch: goOn(id, 3, lastWord), model: answer, with: &Conversation{Home: home}})
+	s, err := t.run(ctx, task{launch: goOn(id, 3, lastWord), model: answer, with: &harness.Conversation{Home: home}})
 	if err != nil {
 		return err
 	}

@@ -1,12 +1,12 @@
 // Package contract runs coding agents as a worker does, against a scripted model, and finds
 // out whether they do what their adapters claim.
 //
-//	Suite.Test ─▶ for each check: Jail.Run ─▶ Conversation ─▶ Run ─▶ yes, no, failed, untried
-//	                                 │ gate ─▶ agenttest.Model
+//	Suite.Test ─▶ for each check: harness.Jail.Run ─▶ harness.Run ─▶ yes, no, failed, untried
+//	                                      │ gate ─▶ agenttest.Model
 //
 // Nothing leaves the host: the model is a server on loopback, which speaks the wire formats of
 // Anthropic, OpenAI and Google, and what an agent wants besides is refused by its gate. Each run
-// has a jail of its own, ends within [Jail.Limit], and leaves no process. An agent is untrusted:
+// has a jail of its own, ends within its limit, and leaves no process. An agent is untrusted:
 // what a finding quotes of it is cut to size, but it may have any character.
 package contract
 
@@ -18,6 +18,7 @@ import (
 	"slices"
 
 	"github.com/penstock-run/penstock/worker/agent"
+	"github.com/penstock-run/penstock/worker/agent/harness"
 	"github.com/penstock-run/penstock/worker/internal/disk"
 )
 
@@ -66,7 +67,7 @@ func (r Report) Failed() []string {
 // A Suite tests the agents of a host.
 type Suite struct {
 	Agents *agent.Agents
-	Jail   Jail
+	Jail   harness.Jail
 	// Program is the program to test; nil: the one that is found on this host.
 	Program *agent.Program
 	// Dir is a directory for workspaces and homes. Test removes what it makes there.

@@ -16,6 +16,7 @@ import (
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/agent/builtin"
 	"github.com/penstock-run/penstock/worker/agent/contract"
+	"github.com/penstock-run/penstock/worker/agent/harness"
 )
 
 func TestMain(m *testing.M) {
@@ -33,7 +34,7 @@ func test(t *testing.T, agents *agent.Agents, name string, limit time.Duration, 
 	exectest.Need(t, "curl")
 	exectest.Need(t, "jq")
 	dir := t.TempDir()
-	suite := contract.Suite{Agents: agents, Only: only, Dir: dir, Jail: contract.Jail{
+	suite := contract.Suite{Agents: agents, Only: only, Dir: dir, Jail: harness.Jail{
 		Backend: &bwrap.Backend{}, Limit: limit, Spec: sandbox.Spec{Env: []string{"PATH=/usr/local/bin:/usr/bin:/bin"}},
 	}}
 	report, err := suite.Test(t.Context(), name)

@@ -16,6 +16,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/agent/agenttest"
+	"github.com/penstock-run/penstock/worker/agent/harness"
 )
 
 // dialogues are the checks of an interactive job.
@@ -36,7 +37,7 @@ var dialogues = []check{
 func interactive(l *agent.Launch) { l.Job.Agent.Interactive = true }
 
 func followUp(ctx context.Context, t *trial) error {
-	s, err := t.run(ctx, task{launch: interactive, model: answer, with: &Conversation{Say: []string{nextWord}}})
+	s, err := t.run(ctx, task{launch: interactive, model: answer, with: &harness.Conversation{Say: []string{nextWord}}})
 	if err != nil {
 		return err
 	}
@@ -69,7 +70,7 @@ func interrupt(ctx context.Context, t *trial) error {
 	if err := needsModel(t); err != nil {
 		return err
 	}
-	c := &Conversation{}
+	c := &harness.Conversation{}
 	said := false
 	c.OnEvent = func(e event.Event) [][]byte {
 		if e.Kind != jobs.TurnEnded || said {
@@ -100,7 +101,7 @@ func images(ctx context.Context, t *trial) error {
 		return err
 	}
 	picture := Picture(20)
-	c := &Conversation{}
+	c := &harness.Conversation{}
 	said := false
 	var refused error
 	c.OnEvent = func(e event.Event) [][]byte {
@@ -131,7 +132,7 @@ func images(ctx context.Context, t *trial) error {
 }
 
 // afterFirst calls a function once, when the first turn of a conversation has ended.
-func afterFirst(c *Conversation, then func(agent.Speaker) [][]byte) {
+func afterFirst(c *harness.Conversation, then func(agent.Speaker) [][]byte) {
 	done := false
 	c.OnEvent = func(e event.Event) [][]byte {
 		if e.Kind != jobs.TurnEnded || done {
@@ -149,7 +150,7 @@ func interruptTool(ctx context.Context, t *trial) error {
 	if err := needsModel(t); err != nil {
 		return err
 	}
-	c := &Conversation{}
+	c := &harness.Conversation{}
 	afterFirst(c, func(speaker agent.Speaker) [][]byte { return speaker.Say(jobs.NewID(), nextWord) })
 	workspace := make(chan string, 1)
 	watched, stop := context.WithCancel(ctx)
@@ -178,7 +179,7 @@ func interruptTool(ctx context.Context, t *trial) error {
 }
 
 // interruptAt interrupts the turn when its command runs, which only its file tells.
-func interruptAt(ctx context.Context, workspace <-chan string, c *Conversation) {
+func interruptAt(ctx context.Context, workspace <-chan string, c *harness.Conversation) {
 	look := time.NewTicker(20 * time.Millisecond)
 	defer look.Stop()
 	var file string
@@ -201,7 +202,7 @@ func queued(ctx context.Context, t *trial) error {
 	if err := needsModel(t); err != nil {
 		return err
 	}
-	c := &Conversation{}
+	c := &harness.Conversation{}
 	said := false
 	c.OnEvent = func(e event.Event) [][]byte {
 		if e.Kind != jobs.ToolStarted || said {
@@ -234,7 +235,7 @@ func setModel(ctx context.Context, t *trial) error {
 	if err := needsModel(t); err != nil {
 		return err
 	}
-	c := &Conversation{}
+	c := &harness.Conversation{}
 	other := otherModels[t.about.API]
 	afterFirst(c, func(speaker agent.Speaker) [][]byte {
 		return append(set(speaker, control.Settings{Model: other}), speaker.Say(jobs.NewID(), nextWord)...)
@@ -262,7 +263,7 @@ func setEffort(ctx context.Context, t *trial) error {
 	if err := needsEfforts(t); err != nil {
 		return err
 	}
-	c := &Conversation{}
+	c := &harness.Conversation{}
 	afterFirst(c, func(speaker agent.Speaker) [][]byte {
 		return append(set(speaker, control.Settings{Effort: little}), speaker.Say(jobs.NewID(), nextWord)...)
 	})
@@ -280,7 +281,7 @@ func planMode(ctx context.Context, t *trial) error {
 	if err := needsModel(t); err != nil {
 		return err
 	}
-	c := &Conversation{}
+	c := &harness.Conversation{}
 	afterFirst(c, func(speaker agent.Speaker) [][]byte {
 		return append(set(speaker, control.Settings{Mode: plan}), speaker.Say(jobs.NewID(), nextWord)...)
 	})

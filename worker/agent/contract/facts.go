@@ -11,7 +11,6 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/event"
-	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/worker/agent"
 )
 
@@ -94,11 +93,9 @@ func (t *trial) facts(ctx context.Context) (Facts, error) {
 		subcommands = [][]string{{}}
 	}
 	for _, words := range subcommands {
-		limited, cancel := context.WithTimeoutCause(ctx, t.jail.Limit, &LimitError{t.jail.Limit})
 		// opencode writes them to its standard error.
 		plan := agent.Plan{Args: slices.Concat([]string{"/bin/sh", "-c", `exec "$@" 2>&1`, "sh"}, t.program.Args, words, []string{"--help"}), Mounts: t.program.Mounts}
-		out, _, err := sandbox.Output(limited, t.jail.Backend, t.jail.spec(plan, ""))
-		cancel()
+		out, _, err := t.jail.Output(ctx, plan)
 		if err != nil {
 			return f, fmt.Errorf("ask for its options: %w", err)
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/worker/agent/agenttest"
+	"github.com/penstock-run/penstock/worker/agent/harness"
 	"github.com/penstock-run/penstock/worker/gate"
 )
 
@@ -102,7 +103,7 @@ func signalled(signal string) func(context.Context, *trial) error {
 		if err := needsModel(t); err != nil {
 			return err
 		}
-		c := &Conversation{}
+		c := &harness.Conversation{}
 		var late atomic.Bool
 		var waiting atomic.Pointer[time.Timer]
 		s, err := t.run(ctx, task{with: c, model: func(r agenttest.Request) agenttest.Reply {

@@ -23,6 +23,7 @@ import (
 	"github.com/penstock-run/penstock/worker/agent/agenttest"
 	"github.com/penstock-run/penstock/worker/agent/builtin"
 	"github.com/penstock-run/penstock/worker/agent/contract"
+	"github.com/penstock-run/penstock/worker/agent/harness"
 	"github.com/penstock-run/penstock/worker/capsule"
 	"github.com/penstock-run/penstock/worker/gate"
 )
@@ -35,7 +36,7 @@ type killing struct {
 	program   agent.Program
 	rng       *rand.Rand
 	model     *agenttest.Model
-	way       contract.Gated
+	way       harness.Gated
 	workspace string
 	home      string
 	session   string        // the agent's id of the conversation; empty: it has not begun
@@ -110,14 +111,14 @@ func begin(t *testing.T, name string, rng *rand.Rand, turns int) *killing {
 		t.Fatal(err)
 	}
 	t.Cleanup(end)
-	g, err := gate.New(gate.Config{API: adapter.About().API, Upstream: url, Key: contract.RealKey})
+	g, err := gate.New(gate.Config{API: adapter.About().API, Upstream: url, Key: harness.RealKey})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = g.Close() })
 	return &killing{
 		T: t, adapter: adapter, program: program, rng: rng, model: model, workspace: t.TempDir(), home: t.TempDir(),
-		way: contract.Gated{Gate: g, Session: gate.NewSession("s", contract.JailKey, gate.Limits{})},
+		way: harness.Gated{Gate: g, Session: gate.NewSession("s", harness.JailKey, gate.Limits{})},
 	}
 }
 
@@ -150,9 +151,9 @@ func (k *killing) turn(number int, kill bool) bool {
 	if number > 1 {
 		l.Prompt = prompted(number)
 	}
-	c := &contract.Conversation{Home: k.home, Allow: true}
+	c := &harness.Conversation{Home: k.home, Allow: true}
 	asked, lines := len(k.model.Requests()), k.lines()
-	jail := contract.Jail{Backend: &bwrap.Backend{}, Limit: slowtest.Limit(2 * time.Minute), Spec: sandbox.Spec{Env: []string{"PATH=/usr/local/bin:/usr/bin:/bin"}}}
+	jail := harness.Jail{Backend: &bwrap.Backend{}, Limit: slowtest.Limit(2 * time.Minute), Spec: sandbox.Spec{Env: []string{"PATH=/usr/local/bin:/usr/bin:/bin"}}}
 	began := time.Now()
 	if kill {
 		after := time.Duration(k.rng.Int64N(int64(k.takes)))

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/penstock-run/penstock/worker/agent"
+	"github.com/penstock-run/penstock/worker/agent/harness"
 	"github.com/penstock-run/penstock/worker/internal/lines"
 )
 
@@ -49,7 +50,7 @@ type heard struct {
 }
 
 // replayed gives lines to a new decoder of a run.
-func (s *seen) replayed(adapter agent.Adapter, lines []heard) (r Run, broken []string, err error) {
+func (s *seen) replayed(adapter agent.Adapter, lines []heard) (r harness.Run, broken []string, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("the adapter panics: %v", p)

@@ -13,6 +13,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/agent/agenttest"
+	"github.com/penstock-run/penstock/worker/agent/harness"
 )
 
 // permissions are the checks of an interactive job whose agent asks before it acts.
@@ -57,7 +58,7 @@ func permit(decide func(control.Ask) (control.Message, bool), asks, left int) fu
 		if err := needsModel(t); err != nil {
 			return err
 		}
-		c := &Conversation{}
+		c := &harness.Conversation{}
 		asked, offered := 0, true
 		var refused error
 		c.OnEvent = func(e event.Event) [][]byte {
@@ -69,8 +70,8 @@ func permit(decide func(control.Ask) (control.Message, bool), asks, left int) fu
 			message, can := decide(control.Ask(open))
 			offered = offered && can
 			message.Ask = open.Ask
-			events, lines, err := c.Decoder.(agent.Speaker).Answer(message)
-			c.run.Events, refused = append(c.run.Events, events...), errors.Join(refused, err)
+			lines, err := c.Answer(message)
+			refused = errors.Join(refused, err)
 			return lines
 		}
 		s, err := t.run(ctx, task{with: c, asks: true, launch: func(l *agent.Launch) {
@@ -115,15 +116,15 @@ func permissionChanged(ctx context.Context, t *trial) error {
 	if err := needsModel(t); err != nil {
 		return err
 	}
-	c := &Conversation{}
+	c := &harness.Conversation{}
 	var refused error
 	c.OnEvent = func(e event.Event) [][]byte {
 		open, ok := e.Payload.(event.AskOpened)
 		if !ok {
 			return nil
 		}
-		events, lines, err := c.Decoder.(agent.Speaker).Answer(control.Message{Ask: open.Ask, ToolInput: changedInput})
-		c.run.Events, refused = append(c.run.Events, events...), errors.Join(refused, err)
+		lines, err := c.Answer(control.Message{Ask: open.Ask, ToolInput: changedInput})
+		refused = errors.Join(refused, err)
 		return lines
 	}
 	s, err := t.run(ctx, task{with: c, asks: true, launch: func(l *agent.Launch) {

@@ -91,8 +91,8 @@ func told(reply agenttest.Reply, want string) func(context.Context, *trial) erro
 }
 
 // says reports whether a text is in what the agent said.
-func (r Run) says(text string) bool {
-	for _, e := range r.Events {
+func (s *seen) says(text string) bool {
+	for _, e := range s.Events {
 		var said struct{ Text, Result string }
 		if json.Unmarshal(e.Data, &said) == nil && (strings.Contains(said.Text, text) || strings.Contains(said.Result, text)) {
 			return true

@@ -10,6 +10,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/control"
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/agent/agenttest"
+	"github.com/penstock-run/penstock/worker/agent/harness"
 )
 
 func asksQuestions(a agent.About) bool { return a.Questions }
@@ -35,7 +36,7 @@ func question(words string, texts ...string) func(context.Context, *trial) error
 			return err
 		}
 		offered := false
-		s, err := t.run(ctx, task{launch: interactive, with: &Conversation{Answers: answers}, model: func(r agenttest.Request) agenttest.Reply {
+		s, err := t.run(ctx, task{launch: interactive, with: &harness.Conversation{Answers: answers}, model: func(r agenttest.Request) agenttest.Reply {
 			i := slices.IndexFunc(r.Tools, func(name string) bool { return askers[name] != nil })
 			if i < 0 || r.Turn > 0 {
 				return answer(r)

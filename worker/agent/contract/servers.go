@@ -13,6 +13,7 @@ import (
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/agent/agenttest"
+	"github.com/penstock-run/penstock/worker/agent/harness"
 )
 
 // servers are the checks of the tools that a job brings.
@@ -114,7 +115,7 @@ func usesTerminals(ctx context.Context, t *trial) error {
 		l.Job.Agent.Terminals = true
 		l.Penstock, l.Variable, l.Inside = penstockPath, variable, inside
 		server, _ = l.TerminalServer()
-	}, jail: func(j *Jail) {
+	}, jail: func(j *harness.Jail) {
 		j.Spec.Files = append(slices.Clone(j.Spec.Files), sandbox.File{Path: penstockPath, Data: []byte("#!/bin/sh\nOWN=$" + variable + "\n" + tinyServer), Mode: 0o755})
 		j.Spec.Env = append(slices.Clone(j.Spec.Env), variable+"="+inside)
 		for i, kv := range j.Spec.Env {

@@ -14,6 +14,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/agent/agenttest"
+	"github.com/penstock-run/penstock/worker/agent/harness"
 	"github.com/penstock-run/penstock/worker/gate"
 )
 
@@ -45,7 +46,7 @@ type trial struct {
 	about   agent.About
 	adapter agent.Adapter
 	program agent.Program
-	jail    Jail
+	jail    harness.Jail
 	dir     string
 	version string
 
@@ -57,7 +58,7 @@ type trial struct {
 
 // seen is what could be seen of one run.
 type seen struct {
-	Run
+	harness.Run
 	workspace string
 	launch    agent.Launch // as the agent had it
 	lines     []heard
@@ -68,11 +69,11 @@ type seen struct {
 // A task is one run that a check wants.
 type task struct {
 	launch func(l *agent.Launch) // changes the launch; may be nil
-	jail   func(j *Jail)         // changes a copy of the jail; may be nil
+	jail   func(j *harness.Jail) // changes a copy of the jail; may be nil
 	model  agenttest.Step
-	with   *Conversation // may be nil
-	all    bool          // the step answers requests without our prompt, too
-	asks   bool          // with answers what the agent asks permission for, which is granted else
+	with   *harness.Conversation // may be nil
+	all    bool                  // the step answers requests without our prompt, too
+	asks   bool                  // with answers what the agent asks permission for, which is granted else
 	limits gate.Limits
 }
 
@@ -106,9 +107,9 @@ func (t *trial) start(ctx context.Context, k task) (*seen, error) {
 		k.launch(&l)
 	}
 	if k.with == nil {
-		k.with = &Conversation{}
+		k.with = &harness.Conversation{}
 	}
-	s := &seen{workspace: workspace, launch: Inside(l, t.modelled())}
+	s := &seen{workspace: workspace, launch: harness.Inside(l, t.modelled())}
 	k.with.Allow = l.Job.Agent.Interactive && !k.asks // in another job the adapter grants it
 	k.with.OnLine = func(way string, text []byte) {
 		if way == "out" || way == "err" {
@@ -120,7 +121,7 @@ func (t *trial) start(ctx context.Context, k task) (*seen, error) {
 		k.jail(&jail)
 	}
 	if !t.modelled() {
-		s.Run, err = jail.Run(ctx, t.adapter, l, Gated{}, k.with)
+		s.Run, err = jail.Run(ctx, t.adapter, l, harness.Gated{}, k.with)
 		return s, err
 	}
 	on := promptWord
@@ -133,13 +134,13 @@ func (t *trial) start(ctx context.Context, k task) (*seen, error) {
 		return nil, err
 	}
 	defer closeModel()
-	g, err := gate.New(gate.Config{API: t.about.API, Upstream: url, Key: RealKey})
+	g, err := gate.New(gate.Config{API: t.about.API, Upstream: url, Key: harness.RealKey})
 	if err != nil {
 		return nil, err
 	}
 	defer g.Close()
-	session := gate.NewSession(l.Session, JailKey, k.limits)
-	s.Run, err = jail.Run(ctx, t.adapter, l, Gated{Gate: g, Session: session}, k.with)
+	session := gate.NewSession(l.Session, harness.JailKey, k.limits)
+	s.Run, err = jail.Run(ctx, t.adapter, l, harness.Gated{Gate: g, Session: session}, k.with)
 	s.requests, s.meter = model.Requests(), session.Meter()
 	return s, err
 }

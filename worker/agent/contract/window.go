@@ -7,6 +7,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/worker/agent"
+	"github.com/penstock-run/penstock/worker/agent/harness"
 )
 
 // windows are the checks of what the model is sent of a long conversation.
@@ -53,7 +54,7 @@ func compact(ctx context.Context, t *trial) error {
 	if err := needsModel(t); err != nil {
 		return err
 	}
-	c := &Conversation{}
+	c := &harness.Conversation{}
 	var refused error
 	afterFirst(c, func(speaker agent.Speaker) [][]byte {
 		var lines [][]byte

@@ -12,6 +12,7 @@ import (
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/agent/agenttest"
 	"github.com/penstock-run/penstock/worker/agent/contract"
+	"github.com/penstock-run/penstock/worker/agent/harness"
 	"github.com/penstock-run/penstock/worker/gate"
 	"github.com/penstock-run/penstock/worker/internal/disk"
 )
@@ -25,7 +26,7 @@ type Request struct {
 	Program   agent.Program
 	Version   string
 	Job       Job
-	Jail      contract.Jail
+	Jail      harness.Jail
 	// Gate leads to a real model. Nil: the model is a script.
 	Gate *gate.Gate
 	// Secrets are values that are not recorded, by name.
@@ -75,12 +76,12 @@ func Record(ctx context.Context, r Request) (rec Recording, err error) {
 	}
 	defer end()
 	wire := &wire{}
-	talk := &contract.Conversation{Home: home, Say: slices.Clone(r.Job.Say), OnLine: wire.add}
+	talk := &harness.Conversation{Home: home, Say: slices.Clone(r.Job.Say), OnLine: wire.add}
 	run, err := r.Jail.Run(ctx, adapter, l, way, talk)
 	if err != nil {
 		return rec, err
 	}
-	plan, err := adapter.Launch(contract.Inside(rec.launch(r.Program), way.Gate != nil))
+	plan, err := adapter.Launch(harness.Inside(rec.launch(r.Program), way.Gate != nil))
 	if err != nil {
 		return rec, err
 	}
@@ -88,11 +89,11 @@ func Record(ctx context.Context, r Request) (rec Recording, err error) {
 }
 
 // finish normalizes what was seen, and has the adapter make events of it.
-func (r Request) finish(rec Recording, w *wire, plan agent.Plan, run contract.Run) (Recording, error) {
+func (r Request) finish(rec Recording, w *wire, plan agent.Plan, run harness.Run) (Recording, error) {
 	if len(w.lines) > maxRecorded {
 		return rec, &LongError{len(w.lines)}
 	}
-	secrets := map[string]string{"key": contract.JailKey}
+	secrets := map[string]string{"key": harness.JailKey}
 	for name, value := range r.Secrets {
 		secrets[name] = value
 	}
@@ -116,23 +117,23 @@ func (r Request) finish(rec Recording, w *wire, plan agent.Plan, run contract.Ru
 }
 
 // way is the agent's way to its model, and what closes it.
-func (r Request) way(ctx context.Context, about agent.About, id string) (contract.Gated, func(), error) {
+func (r Request) way(ctx context.Context, about agent.About, id string) (harness.Gated, func(), error) {
 	switch {
 	case about.API == "":
-		return contract.Gated{}, func() {}, nil
+		return harness.Gated{}, func() {}, nil
 	case r.Gate != nil:
-		return contract.Gated{Gate: r.Gate, Session: gate.NewSession(id, contract.JailKey, gate.Limits{})}, func() {}, nil
+		return harness.Gated{Gate: r.Gate, Session: gate.NewSession(id, harness.JailKey, gate.Limits{})}, func() {}, nil
 	}
 	url, closeModel, err := contract.Serve(ctx, agenttest.New(agenttest.Script{Steps: []agenttest.Step{r.act}}))
 	if err != nil {
-		return contract.Gated{}, nil, err
+		return harness.Gated{}, nil, err
 	}
-	g, err := gate.New(gate.Config{API: about.API, Upstream: url, Key: contract.RealKey})
+	g, err := gate.New(gate.Config{API: about.API, Upstream: url, Key: harness.RealKey})
 	if err != nil {
 		closeModel()
-		return contract.Gated{}, nil, err
+		return harness.Gated{}, nil, err
 	}
-	return contract.Gated{Gate: g, Session: gate.NewSession(id, contract.JailKey, gate.Limits{})}, func() {
+	return harness.Gated{Gate: g, Session: gate.NewSession(id, harness.JailKey, gate.Limits{})}, func() {
 		_ = g.Close() // nothing is left to lose
 		closeModel()
 	}, nil

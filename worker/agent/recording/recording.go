@@ -12,7 +12,7 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/worker/agent"
-	"github.com/penstock-run/penstock/worker/agent/contract"
+	"github.com/penstock-run/penstock/worker/agent/harness"
 )
 
 // The files of a recording.
@@ -142,7 +142,7 @@ func (r Recording) replay(known func(agent.Config) *agent.Agents) (events string
 	if err != nil {
 		return "", err
 	}
-	l := contract.Inside(r.launch(agent.Program{Args: r.Program}), adapter.About().API != "")
+	l := harness.Inside(r.launch(agent.Program{Args: r.Program}), adapter.About().API != "")
 	plan, err := adapter.Launch(l)
 	if err != nil {
 		return "", err

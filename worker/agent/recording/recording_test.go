@@ -16,7 +16,7 @@ import (
 	"github.com/penstock-run/penstock/sandbox/slowtest"
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/agent/builtin"
-	"github.com/penstock-run/penstock/worker/agent/contract"
+	"github.com/penstock-run/penstock/worker/agent/harness"
 	"github.com/penstock-run/penstock/worker/agent/recording"
 )
 
@@ -52,7 +52,7 @@ func record(t *testing.T, script string) recording.Recording {
 	rec, err := recording.Record(t.Context(), recording.Request{
 		Agents: agents, Known: builtin.Agents, Agent: "mine", Described: &described, Program: found,
 		Job: recording.Job{Prompt: "say hello"}, Secrets: map[string]string{"POLICY_TOKEN": "a-token-of-the-policy"},
-		Jail: contract.Jail{Backend: &bwrap.Backend{}, Limit: slowtest.Limit(time.Minute), Spec: sandbox.Spec{Env: []string{"PATH=/usr/bin:/bin", "POLICY_TOKEN=a-token-of-the-policy"}}},
+		Jail: harness.Jail{Backend: &bwrap.Backend{}, Limit: slowtest.Limit(time.Minute), Spec: sandbox.Spec{Env: []string{"PATH=/usr/bin:/bin", "POLICY_TOKEN=a-token-of-the-policy"}}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -86,7 +86,7 @@ func TestRecordingsAreStable(t *testing.T) {
 		}
 		all.Write(text)
 	}
-	for _, secret := range []string{contract.JailKey, "cGVuc3RvY2sta2V5", "a-token-of-the-policy", "private", os.TempDir() + "/Test"} {
+	for _, secret := range []string{harness.JailKey, "cGVuc3RvY2sta2V5", "a-token-of-the-policy", "private", os.TempDir() + "/Test"} {
 		if strings.Contains(all.String(), secret) {
 			t.Errorf("the recording has %q:\n%s", secret, all.String())
 		}

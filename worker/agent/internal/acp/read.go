@@ -117,13 +117,6 @@ type agentAnswer struct {
 	} `json:"_meta"`
 }
 
-// A configOption is a setting that the agent offers.
-type configOption struct {
-	ID       string `json:"id"`
-	Category string `json:"category"`
-	Current  any    `json:"currentValue"`
-}
-
 // readAnswer handles the answer to one of our requests.
 func (d *decoder) readAnswer(m jsonrpc.Message, r *agent.Read) {
 	call, ours := d.rpc.Answered(m)
@@ -166,7 +159,8 @@ func (d *decoder) readAnswer(m jsonrpc.Message, r *agent.Read) {
 		case call.Input != "":
 			d.readLater(m, call.Input, r)
 		case len(d.first) > 0 && m.Error != nil:
-			d.failSetting(m, r)
+			why, what := refusal(d.first[0], m)
+			d.fail(m, why, what, r)
 			return
 		case len(d.first) > 0:
 			d.first = d.first[1:]
@@ -222,67 +216,24 @@ func (d *decoder) readSession(m jsonrpc.Message, got agentAnswer, r *agent.Read)
 	d.endLoad(r)
 }
 
-// categories are what the protocol calls our settings. What is offered of one may depend on another.
-var categories = map[string]string{"model": "model", "mode": "mode", "thought_level": "effort"}
-
-// offers notes which settings the agent offers, and returns their values. No list says nothing.
-func (d *decoder) offers(options []configOption) (current map[string]string) {
-	if len(options) == 0 {
-		return nil
-	}
-	clear(d.options)
-	current = map[string]string{}
-	for _, o := range options {
-		if what, known := categories[o.Category]; known {
-			d.options[what] = o.ID
-			current[what], _ = o.Current.(string) // a switch, where it is not one
-		}
-	}
-	return current
-}
-
-// begin sets the agent to the next of what it is set to before its first prompt.
-func (d *decoder) begin(r *agent.Read) {
-	if len(d.first) == 0 {
-		return
-	}
-	if s := d.first[0]; s.what == "effort" && d.options["effort"] == "" {
-		d.failSetting(jsonrpc.Message{}, r)
-	} else {
-		r.Reply = append(r.Reply, d.set(s.what, s.value, ""))
-	}
-}
-
-func (d *decoder) failSetting(m jsonrpc.Message, r *agent.Read) {
-	switch s := d.first[0]; {
-	case s.what == "model":
-		d.fail(m, jobs.ModelNotFound, "it does not take model "+s.value, r)
-	case m.Error != nil:
-		d.fail(m, jobs.InvalidJob, "it does not take agent.effort "+s.value, r)
-	default:
-		d.fail(m, jobs.InvalidJob, "it offers no choice of agent.effort for its model", r)
-	}
-}
-
-// readLater sets the effort of a message that has set the model.
-func (d *decoder) readLater(m jsonrpc.Message, id string, r *agent.Read) {
-	effort := d.later[id]
-	delete(d.later, id)
-	switch {
-	case effort == "" || m.Error != nil:
-	case d.options["effort"] == "":
-		r.Add(event.Notice{Type: "effort", Text: "the agent offers no choice of effort for this model"})
-	default:
-		r.Reply = append(r.Reply, d.set("effort", effort, id))
-	}
-}
-
 const (
 	// authRequired is the protocol's code for an agent that has no key.
 	authRequired = -32000
 	// methodUnknown is the code of JSON-RPC for a request that is not known.
 	methodUnknown = -32601
 )
+
+// begin sets the agent to the next of what it is set to before its first prompt.
+func (d *decoder) begin(r *agent.Read) {
+	switch {
+	case len(d.first) == 0:
+	case d.first[0].what == "effort" && d.options["effort"] == "":
+		why, what := refusal(d.first[0], jsonrpc.Message{})
+		d.fail(jsonrpc.Message{}, why, what, r)
+	default:
+		r.Reply = append(r.Reply, d.set(d.first[0].what, d.first[0].value, ""))
+	}
+}
 
 // fail records that the agent could not begin.
 func (d *decoder) fail(m jsonrpc.Message, why jobs.Reason, what string, r *agent.Read) {

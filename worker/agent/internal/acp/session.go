@@ -27,33 +27,26 @@ import (
 // the types of the protocol's Go SDK.
 type decoder struct {
 	decode.Turns
-	rpc     *jsonrpc.Client
+	settings
 	launch  agent.Launch
-	session sdk.SessionId
 	about   string // what the agent calls itself
 	can     capabilities
 	replay  replay
 	with    Options
-	earlier float64           // US dollars that the session had cost before this process
-	first   []setting         // what the agent is set to before its first prompt; it is being set to the first one
-	later   map[string]string // efforts to be set when the model is, by the id of the message
-	sent    string            // the prompt without an answer
-	begun   bool              // the beginning of its turn was reported
-	unseen  int               // how many of its images the agent does not take
-	dead    bool              // the agent could not begin
+	earlier float64 // US dollars that the session had cost before this process
+	sent    string  // the prompt without an answer
+	begun   bool    // the beginning of its turn was reported
+	unseen  int     // how many of its images the agent does not take
+	dead    bool    // the agent could not begin
 	queue   []prompt
 	asks    decode.Asks
 	dropped []string // questions that an interrupt has closed
 	tools   map[string]tool
-	options map[string]string // the option that sets the model, the mode or the effort
-	text    string            // of the message that is arriving
+	text    string // of the message that is arriving
 	thought string
 	result  string     // the last message of the turn
 	calls   jobs.Usage // what the calls of the turn have used, as far as the agent tells of each
 }
-
-// A setting is the "model", the "mode" or the "effort", and the agent's name of its value.
-type setting struct{ what, value string }
 
 // A prompt waits for its turn. It has blocks that its sender made, or a text and
 // images.
@@ -113,8 +106,9 @@ type Options struct {
 // NewDecoder decodes one run of an agent that began with [Hello].
 func NewDecoder(l agent.Launch, o Options) agent.Decoder {
 	d := &decoder{
-		Turns: decode.Turns{Name: o.Name, Sum: agent.Total{Model: o.Model}}, rpc: jsonrpc.NewClient(version),
-		launch: l, with: o, asks: decode.Asks{}, tools: map[string]tool{}, options: map[string]string{}, later: map[string]string{},
+		Turns:    decode.Turns{Name: o.Name, Sum: agent.Total{Model: o.Model}},
+		settings: settings{rpc: jsonrpc.NewClient(version), options: map[string]string{}, later: map[string]string{}},
+		launch:   l, with: o, asks: decode.Asks{}, tools: map[string]tool{},
 	}
 	if o.SetModel && o.Model != "" {
 		d.first = append(d.first, setting{"model", o.Model})
@@ -200,17 +194,6 @@ func (d *decoder) Set(id string, to control.Settings) (lines [][]byte, err error
 		lines = append(lines, d.set("effort", to.Effort, id))
 	}
 	return lines, nil
-}
-
-// set uses an option that the agent offers, or else the protocol's request.
-func (d *decoder) set(what, value, input string) []byte {
-	if option := d.options[what]; option != "" {
-		return d.rpc.Request(sdk.AgentMethodSessionSetConfigOption, map[string]any{"sessionId": d.session, "configId": option, "value": value}, input)
-	}
-	if what == "model" {
-		return d.rpc.Request(sdk.AgentMethodSessionSetModel, sdk.UnstableSetSessionModelRequest{SessionId: d.session, ModelId: sdk.UnstableModelId(value)}, input)
-	}
-	return d.rpc.Request(sdk.AgentMethodSessionSetMode, sdk.SetSessionModeRequest{SessionId: d.session, ModeId: sdk.SessionModeId(value)}, input)
 }
 
 // rawRequests are the requests that people may send as they are.

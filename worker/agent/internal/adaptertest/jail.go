@@ -9,18 +9,18 @@ import (
 	"github.com/penstock-run/penstock/sandbox/bwrap"
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/agent/agenttest"
-	"github.com/penstock-run/penstock/worker/agent/contract"
+	"github.com/penstock-run/penstock/worker/agent/harness"
 	"github.com/penstock-run/penstock/worker/gate"
 )
 
 // The key of the model API, which only the gate has, and the key in the jail.
 const (
-	RealKey = contract.RealKey
-	JailKey = contract.JailKey
+	RealKey = harness.RealKey
+	JailKey = harness.JailKey
 )
 
 // Gated is an agent's way to the model: a gate, and the session that it serves.
-type Gated = contract.Gated
+type Gated = harness.Gated
 
 // Jailed runs an agent as a worker does: in a strict jail, whose only way out
 // is a gate to the model.
@@ -30,7 +30,7 @@ func Jailed(t *testing.T, agents *agent.Agents, l agent.Launch, way Gated) Run {
 	if err != nil {
 		t.Fatal(err)
 	}
-	jail := contract.Jail{
+	jail := harness.Jail{
 		Backend: &bwrap.Backend{}, Limit: 90 * time.Second,
 		Spec: sandbox.Spec{Env: []string{"PATH=/usr/local/bin:/usr/bin:/bin", "CLAUDE_CODE_MAX_RETRIES=2"}},
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/agent/agenttest"
-	"github.com/penstock-run/penstock/worker/agent/contract"
+	"github.com/penstock-run/penstock/worker/agent/harness"
 )
 
 // Program finds the real agent. It skips the test where the program is missing, or fails
@@ -48,10 +48,10 @@ func require(tb testing.TB, what string, err error) {
 }
 
 // A Run is what one run of an agent gave.
-type Run = contract.Run
+type Run = harness.Run
 
 // A Conversation is what a worker does between an agent and its decoder.
-type Conversation = contract.Conversation
+type Conversation = harness.Conversation
 
 // Unjailed runs an agent as a plain process: what the adapter does is tested
 // apart from what the jail does.
@@ -90,13 +90,13 @@ func Talk(t *testing.T, agents *agent.Agents, l agent.Launch, c *Conversation) R
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = 5 * time.Second
-	run, err := c.Hold(adapter.Decoder(l), p, func(stdout, stderr io.Writer) (contract.Process, error) {
+	run, err := c.Hold(adapter.Decoder(l), p, func(stdout, stderr io.Writer) (harness.Process, error) {
 		stdin, err := cmd.StdinPipe()
 		if err != nil {
-			return contract.Process{}, err
+			return harness.Process{}, err
 		}
 		cmd.Stdout, cmd.Stderr = stdout, stderr
-		return contract.Process{Stdin: stdin, Abort: func() { _ = cmd.Process.Signal(syscall.SIGTERM) }, Wait: func() (int, string, error) {
+		return harness.Process{Stdin: stdin, Abort: func() { _ = cmd.Process.Signal(syscall.SIGTERM) }, Wait: func() (int, string, error) {
 			exit, ok := errors.AsType[*exec.ExitError](cmd.Wait())
 			if ok && exit.ProcessState.ExitCode() < 0 {
 				return -1, exit.ProcessState.Sys().(syscall.WaitStatus).Signal().String(), nil

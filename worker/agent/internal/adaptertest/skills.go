@@ -14,7 +14,7 @@ import (
 	"github.com/penstock-run/penstock/sandbox/slowtest"
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/agent/agenttest"
-	"github.com/penstock-run/penstock/worker/agent/contract"
+	"github.com/penstock-run/penstock/worker/agent/harness"
 	"github.com/penstock-run/penstock/worker/gate"
 )
 
@@ -56,7 +56,7 @@ func (c SkillCase) Skilled(t *testing.T, agents *agent.Agents, l agent.Launch) {
 		command = look + strings.ReplaceAll(replace, "LINK", c.Dir) + "echo looked"
 	}
 	model := agenttest.New(agenttest.Script{On: "LOOK", Steps: []agenttest.Step{c.Shell(command), Echo}}).Watch("tides-of-harbours")
-	jail := contract.Jail{Backend: &bwrap.Backend{}, Limit: slowtest.Limit(90 * time.Second), Spec: sandbox.Spec{Env: []string{"PATH=/usr/local/bin:/usr/bin:/bin"}}}
+	jail := harness.Jail{Backend: &bwrap.Backend{}, Limit: slowtest.Limit(90 * time.Second), Spec: sandbox.Spec{Env: []string{"PATH=/usr/local/bin:/usr/bin:/bin"}}}
 	l.Job.Agent.Skills, l.Job.Agent.Instructions = map[string]jobs.Skill{"tide-tables": skill}, instructions
 	home := t.TempDir()
 	way := Gated{Gate: NewGate(t, c.API, model), Session: gate.NewSession("s", JailKey, gate.Limits{})}

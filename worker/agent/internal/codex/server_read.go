@@ -155,7 +155,8 @@ func (d *appServer) readAnswer(m jsonrpc.Message, r *agent.Read) {
 		d.readAccepted(call.Input, got.Turn.ID, m, r)
 	case call.Method == "thread/compact/start" && m.Error != nil:
 		r.Add(call.Result(m))
-		d.compacted(r)
+		d.compact = noCompaction
+		d.sayQueued(r)
 	default:
 		r.Add(call.Result(m))
 	}
@@ -280,14 +281,9 @@ func (d *appServer) readEnd(t serverTurn, r *agent.Read) {
 	}
 	clear(d.asks)
 	if d.compact == compactionBegun {
-		d.compacted(r)
+		d.compact = noCompaction
+		d.sayQueued(r)
 	}
-}
-
-// compacted ends a compaction that was asked for.
-func (d *appServer) compacted(r *agent.Read) {
-	d.compact = noCompaction
-	d.sayQueued(r)
 }
 
 func (d *appServer) readUsage(p *serverParams, r *agent.Read) {

@@ -1,4 +1,11 @@
-package contract
+// Package harness runs one agent as a worker does, in a jail whose only way out is the gate to a
+// model, with a person who talks to it:
+//
+//	Jail.Run ─▶ Conversation.Hold: lines of the agent ─▶ its decoder ─▶ events ─▶ Run
+//	                       ▲──────── prompts, answers ◀───── OnEvent
+//
+// It is for those who try agents out. A worker itself does the same with what a job may need besides.
+package harness
 
 import (
 	"encoding/json"
@@ -46,8 +53,8 @@ func (r Run) Data(kind jobs.Kind) string {
 	return b.String()
 }
 
-// output is the data of all events, and all lines of the agent.
-func (r Run) output() string {
+// Output is the data of all events, and all lines of the agent.
+func (r Run) Output() string {
 	var b strings.Builder
 	for _, e := range r.Events {
 		fmt.Fprintf(&b, "%s\n", e.Data)
@@ -123,6 +130,16 @@ func (c *Conversation) Abort() {
 	c.process.Abort()
 }
 
+// Answer answers what the agent asks, and returns the lines to write to it. It is for OnEvent.
+func (c *Conversation) Answer(m control.Message) ([][]byte, error) {
+	events, lines, err := c.Decoder.(agent.Speaker).Answer(m)
+	c.run.Events = append(c.run.Events, events...)
+	return lines, err
+}
+
+// Kill is Abort for OnEvent.
+func (c *Conversation) Kill() { c.process.Abort() }
+
 // tell needs c.mu.
 func (c *Conversation) tell(way string, line []byte) {
 	if c.OnLine != nil {
@@ -169,11 +186,11 @@ func (c *Conversation) interact(got agent.Read) {
 			if allowed {
 				message.Answers = nil
 			}
-			events, reply, err := c.Decoder.(agent.Speaker).Answer(message)
+			reply, err := c.Answer(message)
 			if err != nil {
 				c.process.Abort()
 			}
-			c.run.Events, lines = append(c.run.Events, events...), append(lines, reply...)
+			lines = append(lines, reply...)
 		}
 		if c.OnEvent != nil {
 			lines = append(lines, c.OnEvent(e)...)

@@ -1,4 +1,4 @@
-package contract
+package harness
 
 import (
 	"context"
@@ -108,6 +108,15 @@ func (j Jail) Run(ctx context.Context, adapter agent.Adapter, l agent.Launch, wa
 			},
 		}, nil
 	})
+}
+
+// Output is what the program of a plan prints that needs neither a workspace nor a model. One that
+// does not end in time gives a [*LimitError].
+func (j Jail) Output(ctx context.Context, p agent.Plan) ([]byte, sandbox.Exit, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, j.Limit, &LimitError{j.Limit})
+	defer cancel()
+	out, exit, err := sandbox.Output(ctx, j.Backend, j.spec(p, ""))
+	return out, exit, errors.Join(err, context.Cause(ctx))
 }
 
 // spec is what the program of a plan may touch, besides its workspace and its home.
