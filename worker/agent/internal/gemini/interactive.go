@@ -41,7 +41,8 @@ func interactive(l agent.Launch) agent.Plan {
 //
 // A conversation of a job that took one prompt has a name that the program, which begins a file of
 // the same id before it loads one, would give again within the same minute: it gets another.
-// Files that earlier processes began so are removed.
+// Processes that continued it have begun a file each, too, and have gone on in the first: the others
+// are removed.
 //
 // The program replays a session's messages while it takes prompts already. The last one marks
 // the end. Its slash keeps it from the model, and from the file that the program goes on with.
@@ -50,7 +51,7 @@ func interactive(l agent.Launch) agent.Plan {
 const startSession = `
 chats="$HOME/.gemini/tmp/penstock/chats"; chat="$chats/session-$PENSTOCK_GEMINI_SESSION.jsonl"
 if [ ! -s "$chat" ]; then
-	earlier=$(grep -ls "\"sessionId\":\"$PENSTOCK_GEMINI_SESSION\"" "$chats"/session-*.jsonl | tail -n 1)
+	earlier=$(grep -ls "\"sessionId\":\"$PENSTOCK_GEMINI_SESSION\"" "$chats"/session-*.jsonl | head -n 1)
 	if [ -n "$earlier" ]; then mv "$earlier" "$chat"; else
 		printf '{"sessionId":"%s","projectHash":"penstock","kind":"main"}\n{"id":"penstock","type":"user","content":"` + opening + `"}\n' "$PENSTOCK_GEMINI_SESSION" >"$chat"
 	fi

@@ -113,8 +113,12 @@ func TestALongConversationIsReplayed(t *testing.T) {
 		fmt.Fprintf(&chat, `{"id":"u%d","type":"user","content":"FIRST %d"}`+"\n"+`{"id":"g%d","type":"gemini","content":"EARLIER"}`+"\n", n, n, n)
 	}
 	// The file of a job that took one prompt, as it is when its process was killed.
-	name := filepath.Join(chats, "session-"+time.Now().UTC().Format("2006-01-02T15-04")+"-"+l.Session[:8]+".jsonl")
-	if err := errors.Join(os.MkdirAll(chats, 0o700), os.WriteFile(name, []byte(chat.String()+`{"torn":`), 0o600)); err != nil {
+	name := func(at time.Time) string {
+		return filepath.Join(chats, "session-"+at.UTC().Format("2006-01-02T15-04")+"-"+l.Session[:8]+".jsonl")
+	}
+	begun := fmt.Sprintf(`{"sessionId":%q,"projectHash":"x","kind":"main"}`+"\n", l.Session) // by the process that was killed
+	if err := errors.Join(os.MkdirAll(chats, 0o700), os.WriteFile(name(time.Now()), []byte(chat.String()+`{"torn":`), 0o600),
+		os.WriteFile(name(time.Now().Add(time.Minute)), []byte(begun), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	r := adaptertest.Talk(t, agents, l, &adaptertest.Conversation{Home: home})
