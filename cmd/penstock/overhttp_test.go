@@ -122,6 +122,8 @@ func TestFollowingOverHTTPOutlivesAKill(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")
 	batch := f.begin(after([]string{"batch", "run", f.issues(2, func(int) string { return "" }), "--repo", f.repo, "--out", out, "--", "sh", "-c", "sleep 1; echo x >new.txt"}, web)...)
 	f.eventually(30*time.Second, "watch shows what there is", func() bool { return count(f.decode(seen.String()), jobs.OutputLine) == 3 })
+	// A command that finds no server when it begins ends: the last one has found it.
+	f.eventually(30*time.Second, "the batch is submitted", func() bool { return len(strings.Fields(f.run("job", "ls", "-o", "id"))) == 3 })
 
 	serve.kill()
 	f.start("serving", args...)
