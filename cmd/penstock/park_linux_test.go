@@ -117,7 +117,8 @@ func TestAParkedSessionIsStopped(t *testing.T) {
 }
 
 // A real agent that was set to ask for permissions does so in its next process, too. What was
-// granted while its session was parked is not asked again; the rest of what it wants is.
+// granted while its session was parked, with another input where the agent takes one, is not asked
+// again; the rest of what it wants is.
 func TestARealPermissionIsParked(t *testing.T) {
 	t.Parallel()
 	modes := map[string]string{"claude": "default", "codex": "untrusted", "gemini": "default", "opencode": "ask"}
@@ -145,7 +146,11 @@ func TestARealPermissionIsParked(t *testing.T) {
 			l.run("send", l.id, "FIRST FILE")
 			l.parked(1)
 			l.crash()
-			l.run("answer", l.id)
+			granted := []string{"answer", l.id}
+			if agent.name == "claude" { // the only one that takes another input
+				granted = append(granted, "--tool-input", `{"command":"touch first.txt granted.txt","description":"x"}`)
+			}
+			l.run(granted...)
 			l.has(l.seen(jobs.SessionContinued, 1), `"how":"resumed"`)
 			l.eventually(60*time.Second, "it goes on with the permission", func() bool { return strings.Contains(l.all(jobs.Message), "LAST done") })
 			l.rests(l.id)
@@ -154,11 +159,15 @@ func TestARealPermissionIsParked(t *testing.T) {
 			}
 			l.run("send", l.id, "what else")
 			l.eventually(60*time.Second, "it asks for more", func() bool { return count(l.events(l.id), jobs.AskOpened) == 3 })
+			if agent.name != "claude" {
+				l.refused(6, []string{"no other input"}, "answer", l.id, "--tool-input", `{"command":"touch granted.txt"}`)
+			}
 			l.run("answer", l.id, "--deny")
 			l.rests(l.id)
 			l.run("job", "stop", l.id)
 			l.run("wait", "--timeout", patience(60), l.id)
-			if rec, patch := l.record(l.id), l.run("job", "diff", l.id); rec.Counted+rec.Lost > 0 || !strings.Contains(patch, "first.txt") || strings.Contains(patch, "second.txt") {
+			if rec, patch := l.record(l.id), l.run("job", "diff", l.id); rec.Counted+rec.Lost > 0 || !strings.Contains(patch, "first.txt") || strings.Contains(patch, "second.txt") ||
+				strings.Contains(patch, "granted.txt") != (agent.name == "claude") {
 				t.Errorf("%+v, with\n%s", rec, patch)
 			}
 		})

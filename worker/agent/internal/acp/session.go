@@ -96,8 +96,8 @@ type Options struct {
 	// ShowsInput are the kinds of tools whose requests for permission have no input, but show
 	// all of it in their title and content.
 	ShowsInput []string
-	// Subagents is how the title or the id begins of a call that starts a subagent, for which the
-	// protocol has no kind. Empty: this is not known.
+	// Subagents is the title of a call that starts a subagent, or how its id begins: the protocol
+	// has no kind for it. Empty: this is not known.
 	Subagents string
 	// Variables are what the job's MCP servers get, by name, besides what the agent gives them.
 	Variables map[string]string

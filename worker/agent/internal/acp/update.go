@@ -176,7 +176,7 @@ func (d *decoder) readTool(u *sessionUpdate, r *agent.Read) {
 	if kind := toolKinds[u.Kind]; kind != "" {
 		t.kind = kind
 	}
-	if begins := d.with.Subagents; begins != "" && !known && (strings.HasPrefix(u.Title, begins) || strings.HasPrefix(u.Call, begins)) {
+	if sign := d.with.Subagents; sign != "" && !known && (u.Title == sign || strings.HasPrefix(u.Call, sign)) {
 		t.kind = "agent"
 	}
 	if u.Title != "" {
