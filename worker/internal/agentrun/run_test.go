@@ -21,19 +21,21 @@ import (
 	"github.com/penstock-run/penstock/worker/terminals"
 )
 
+var _ agent.Speaker = (*speaker)(nil)
+
 // A speaker is an agent that says what a test has it say.
 type speaker struct {
 	agent.Decoder
 	next []event.Event
 }
 
-func (s *speaker) Line(agent.Line) agent.Read                    { return agent.Read{Events: s.next} }
-func (s *speaker) Total() agent.Total                            { return agent.Total{Session: "conversation"} }
-func (s *speaker) Say(string, string, ...control.Image) [][]byte { return nil }
-func (s *speaker) TakesImages() error                            { return nil }
-func (s *speaker) Interrupt() [][]byte                           { return nil }
-func (s *speaker) Set(string, string, string) [][]byte           { return nil }
-func (s *speaker) Raw(string, []byte) ([][]byte, error)          { return nil, nil }
+func (s *speaker) Line(agent.Line) agent.Read                     { return agent.Read{Events: s.next} }
+func (s *speaker) Total() agent.Total                             { return agent.Total{Session: "conversation"} }
+func (s *speaker) Say(string, string, ...control.Image) [][]byte  { return nil }
+func (s *speaker) TakesImages() error                             { return nil }
+func (s *speaker) Interrupt() [][]byte                            { return nil }
+func (s *speaker) Set(string, control.Settings) ([][]byte, error) { return nil, nil }
+func (s *speaker) Raw(string, []byte) ([][]byte, error)           { return nil, nil }
 func (s *speaker) Answer(c control.Message) ([]event.Event, [][]byte, error) {
 	how := "answered"
 	if c.Deny {
