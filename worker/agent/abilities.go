@@ -55,7 +55,8 @@ func (a *Agents) Able(j jobs.Job) error {
 	if !known {
 		return nil
 	}
-	can := adapter.About().Abilities
+	about := adapter.About()
+	can := about.Abilities
 	var found []jobs.FieldError
 	lacks := func(asked, able bool, field, what string) {
 		if asked && !able {
@@ -65,16 +66,13 @@ func (a *Agents) Able(j jobs.Job) error {
 	lacks(j.Agent.Name == acp, false, "agent.name", "has no program of its own: give it a name under agents: in the settings")
 	lacks(j.Agent.Model != "", can.Model, "agent.model", "has no choice of models")
 	lacks(j.Agent.Effort != "", can.Effort, "agent.effort", "has no choice of effort")
-	if known := adapter.About().Efforts; can.Effort && j.Agent.Effort != "" && len(known) > 0 {
-		lacks(true, slices.Contains(known, j.Agent.Effort), "agent.effort", "takes "+strings.Join(known, ", "))
-	}
+	lacks(j.Agent.Effort != "" && can.Effort && len(about.Efforts) > 0, slices.Contains(about.Efforts, j.Agent.Effort), "agent.effort", "takes "+strings.Join(about.Efforts, ", "))
 	lacks(j.Agent.MaxTurns > 0, can.MaxTurns, "agent.max_turns", "does not count its turns; use timeout or a budget")
 	lacks(j.Agent.Interactive, can.Interactive, "agent.interactive", "takes one prompt and then ends")
 	lacks(j.Agent.Terminals, can.Terminals, "agent.terminals", "can be given none")
 	lacks(j.Agent.Instructions != "", can.Instructions, "agent.instructions", "has no way to be given any; say it in the prompt")
 	lacks(len(j.Agent.Skills) > 0, can.Skills, "agent.skills", "reads none; say it in the prompt, or commit them where the agent reads those of a repository")
 	lacks(len(j.Agent.MCPServers) > 0, can.MCPServers, "agent.mcp_servers", "uses no MCP servers")
-	about := adapter.About()
 	lacks(j.Agent.Version != "", about.Package.Name != "", "agent.version", "has no versions to choose from: its program comes from no known package")
 	lacks(j.Ask.ParkAfter > 0, about.Conversation.Known() || about.Protocol == "command", "ask.park_after", "cannot go on with its conversation in another process, so its questions keep their slot")
 	lacks(j.Session != "", can.Resume, "session", "cannot go on with an earlier conversation")

@@ -60,7 +60,7 @@ func resumeAsking(ctx context.Context, t *trial) error {
 	}
 	killed, err := t.run(ctx, task{with: c, asks: true, launch: func(l *agent.Launch) {
 		goOn(id, 2, nextWord)(l)
-		l.Job.Agent.Interactive, l.Mode = true, asking[t.about.Protocol]
+		t.asking(l)
 	}, model: func(r agenttest.Request) agenttest.Reply { return shell(r, guarded) }})
 	switch {
 	case err != nil:

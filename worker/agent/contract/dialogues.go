@@ -71,14 +71,7 @@ func interrupt(ctx context.Context, t *trial) error {
 		return err
 	}
 	c := &harness.Conversation{}
-	said := false
-	c.OnEvent = func(e event.Event) [][]byte {
-		if e.Kind != jobs.TurnEnded || said {
-			return nil
-		}
-		said = true
-		return c.Decoder.(agent.Speaker).Say(jobs.NewID(), nextWord)
-	}
+	afterFirst(c, func(speaker agent.Speaker) [][]byte { return speaker.Say(jobs.NewID(), nextWord) })
 	var once sync.Once
 	s, err := t.run(ctx, task{launch: interactive, with: c, model: func(r agenttest.Request) agenttest.Reply {
 		if strings.Contains(r.Last, nextWord) {
@@ -102,19 +95,13 @@ func images(ctx context.Context, t *trial) error {
 	}
 	picture := Picture(20)
 	c := &harness.Conversation{}
-	said := false
 	var refused error
-	c.OnEvent = func(e event.Event) [][]byte {
-		if e.Kind != jobs.TurnEnded || said {
-			return nil
-		}
-		said = true
-		speaker := c.Decoder.(agent.Speaker)
+	afterFirst(c, func(speaker agent.Speaker) [][]byte {
 		if refused = speaker.TakesImages(); refused != nil {
 			return nil
 		}
 		return speaker.Say(jobs.NewID(), nextWord, picture)
-	}
+	})
 	s, err := t.run(ctx, task{launch: interactive, with: c, model: answer})
 	if err != nil {
 		return err
@@ -235,12 +222,8 @@ func setModel(ctx context.Context, t *trial) error {
 	if err := needsModel(t); err != nil {
 		return err
 	}
-	c := &harness.Conversation{}
 	other := otherModels[t.about.API]
-	afterFirst(c, func(speaker agent.Speaker) [][]byte {
-		return append(set(speaker, control.Settings{Model: other}), speaker.Say(jobs.NewID(), nextWord)...)
-	})
-	s, err := t.run(ctx, task{launch: interactive, with: c, model: answer})
+	s, err := t.run(ctx, task{launch: interactive, with: setAfterFirst(control.Settings{Model: other}), model: answer})
 	if err != nil {
 		return err
 	}
@@ -253,21 +236,22 @@ func setModel(ctx context.Context, t *trial) error {
 	return nil
 }
 
-// set leaves it to what the model is asked to show what was refused.
-func set(speaker agent.Speaker, to control.Settings) [][]byte {
-	lines, _ := speaker.Set(jobs.NewID(), to)
-	return lines
+// setAfterFirst is a conversation whose agent is set to something after its first turn, and told to go
+// on. What the model is asked shows it if that was refused.
+func setAfterFirst(to control.Settings) *harness.Conversation {
+	c := &harness.Conversation{}
+	afterFirst(c, func(speaker agent.Speaker) [][]byte {
+		lines, _ := speaker.Set(jobs.NewID(), to)
+		return append(lines, speaker.Say(jobs.NewID(), nextWord)...)
+	})
+	return c
 }
 
 func setEffort(ctx context.Context, t *trial) error {
 	if err := needsEfforts(t); err != nil {
 		return err
 	}
-	c := &harness.Conversation{}
-	afterFirst(c, func(speaker agent.Speaker) [][]byte {
-		return append(set(speaker, control.Settings{Effort: little}), speaker.Say(jobs.NewID(), nextWord)...)
-	})
-	s, err := t.run(ctx, task{with: c, model: answer, launch: func(l *agent.Launch) {
+	s, err := t.run(ctx, task{with: setAfterFirst(control.Settings{Effort: little}), model: answer, launch: func(l *agent.Launch) {
 		l.Job.Agent.Interactive, l.Job.Agent.Model = true, thinking[t.about.API]
 	}})
 	if err != nil {
@@ -281,11 +265,7 @@ func planMode(ctx context.Context, t *trial) error {
 	if err := needsModel(t); err != nil {
 		return err
 	}
-	c := &harness.Conversation{}
-	afterFirst(c, func(speaker agent.Speaker) [][]byte {
-		return append(set(speaker, control.Settings{Mode: plan}), speaker.Say(jobs.NewID(), nextWord)...)
-	})
-	s, err := t.run(ctx, task{launch: interactive, with: c, model: answer})
+	s, err := t.run(ctx, task{launch: interactive, with: setAfterFirst(control.Settings{Mode: plan}), model: answer})
 	if err != nil {
 		return err
 	}

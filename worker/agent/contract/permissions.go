@@ -27,6 +27,11 @@ var permissions = []check{
 // asking are the modes in which agents ask, by protocol. One of protocol acp asks when it wants.
 var asking = map[string]string{"claude": "default", "codex": "untrusted", "gemini": "default", "opencode": "ask", "acp": ""}
 
+// asking launches an agent that asks before it acts.
+func (t *trial) asking(l *agent.Launch) {
+	l.Job.Agent.Interactive, l.Mode = true, asking[t.about.Protocol]
+}
+
 func mayAsk(a agent.About) bool {
 	_, can := asking[a.Protocol]
 	return can && a.Interactive
@@ -74,9 +79,7 @@ func permit(decide func(control.Ask) (control.Message, bool), asks, left int) fu
 			refused = errors.Join(refused, err)
 			return lines
 		}
-		s, err := t.run(ctx, task{with: c, asks: true, launch: func(l *agent.Launch) {
-			l.Job.Agent.Interactive, l.Mode = true, asking[t.about.Protocol]
-		}, model: func(r agenttest.Request) agenttest.Reply {
+		s, err := t.run(ctx, task{with: c, asks: true, launch: t.asking, model: func(r agenttest.Request) agenttest.Reply {
 			if r.Turn < 2 {
 				return shell(r, guarded)
 			}
@@ -127,9 +130,7 @@ func permissionChanged(ctx context.Context, t *trial) error {
 		refused = errors.Join(refused, err)
 		return lines
 	}
-	s, err := t.run(ctx, task{with: c, asks: true, launch: func(l *agent.Launch) {
-		l.Job.Agent.Interactive, l.Mode = true, asking[t.about.Protocol]
-	}, model: func(r agenttest.Request) agenttest.Reply {
+	s, err := t.run(ctx, task{with: c, asks: true, launch: t.asking, model: func(r agenttest.Request) agenttest.Reply {
 		if r.Turn == 0 {
 			return shell(r, "touch asked-for")
 		}

@@ -36,7 +36,6 @@ type appServer struct {
 	asks    decode.Asks
 	compact compaction
 	set     control.Settings      // what was chosen, with the program's own model where none was
-	plans   bool                  // it is in its plan mode
 	cut     bool                  // an interrupt waits for the turn's id
 	dead    bool                  // the agent could not begin
 	result  string                // the last message of the turn
@@ -58,7 +57,7 @@ const (
 // A prompt has the parameters of turn/start.
 type prompt struct {
 	id     string
-	params map[string]any
+	params map[string]json.RawMessage
 }
 
 // promptOf makes a prompt of a text and images, of which each becomes a data URL.
@@ -70,7 +69,7 @@ func promptOf(id, text string, images []control.Image) prompt {
 	for _, i := range images {
 		items = append(items, map[string]any{"type": "image", "url": "data:" + i.Type + ";base64," + base64.StdEncoding.EncodeToString(i.Data)})
 	}
-	return prompt{id, map[string]any{"input": items}}
+	return prompt{id, map[string]json.RawMessage{"input": decode.JSON(items)}}
 }
 
 func newAppServer(l agent.Launch) *appServer {
@@ -132,7 +131,7 @@ func (d *appServer) say(p prompt) [][]byte {
 		return nil
 	}
 	decode.Remember(d.sent, p.id, "")
-	p.params["threadId"], p.params["clientUserMessageId"] = d.thread, p.id
+	p.params["threadId"], p.params["clientUserMessageId"] = decode.JSON(d.thread), decode.JSON(p.id)
 	return [][]byte{d.rpc.Request("turn/start", p.params, p.id)}
 }
 
@@ -164,14 +163,14 @@ const planMode = "plan"
 
 // Set implements [agent.Speaker].
 func (d *appServer) Set(id string, to control.Settings) ([][]byte, error) {
-	d.set = d.set.Then(to)
 	policy, collaboration := to.Mode, ""
 	switch {
 	case to.Mode == planMode:
-		policy, collaboration, d.plans = "", planMode, true
-	case to.Mode != "" && d.plans:
-		collaboration, d.plans = "default", false
+		policy, collaboration = "", planMode
+	case to.Mode != "" && d.set.Mode == planMode:
+		collaboration = "default"
 	}
+	d.set = d.set.Then(to)
 	params := map[string]any{"threadId": d.thread}
 	for name, value := range map[string]string{"model": to.Model, "approvalPolicy": policy, "effort": to.Effort} {
 		if value != "" {
@@ -210,11 +209,7 @@ func (d *appServer) Raw(id string, line []byte) ([][]byte, error) {
 		if json.Unmarshal(params["input"], &input) != nil || len(input) == 0 {
 			return nil, control.Refuse(control.Cannot, "agent codex does not take this line: turn/start needs params with a list input")
 		}
-		p := prompt{id, map[string]any{}}
-		for name, value := range params {
-			p.params[name] = value
-		}
-		return d.say(p), nil
+		return d.say(prompt{id, params}), nil
 	case "thread/compact/start":
 		d.compact = compactionAsked
 	}
