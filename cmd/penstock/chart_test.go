@@ -88,7 +88,7 @@ func TestTheManifestsNameOnlyWhatExists(t *testing.T) {
 					}
 					commands++
 					a := &app{cfg: cli.Defaults(), format: cli.Table}
-					at, rest, err := a.root().Find(c.Args)
+					at, rest, err := a.root(c.Args).Find(c.Args)
 					if err == nil {
 						err = at.ParseFlags(rest)
 					}

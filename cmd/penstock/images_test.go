@@ -17,7 +17,7 @@ import (
 // exists tells what is wrong with a command line of this program: a command, an argument or a
 // flag that it does not have.
 func exists(args []string) string {
-	root := (&app{cfg: cli.Defaults(), format: cli.Table}).root()
+	root := (&app{cfg: cli.Defaults(), format: cli.Table}).root(nil)
 	cmd, rest, err := root.Find(args)
 	switch {
 	case err != nil:

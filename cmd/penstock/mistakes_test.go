@@ -24,7 +24,7 @@ func everyCommand(fn func(cmd *cobra.Command)) {
 			walk(sub)
 		}
 	}
-	walk((&app{cfg: cli.Defaults(), format: cli.Table}).root())
+	walk((&app{cfg: cli.Defaults(), format: cli.Table}).root(nil))
 }
 
 // Each group refuses a subcommand that it does not have, on standard error, and

@@ -73,7 +73,7 @@ func TestTheReadmeNamesOnlyWhatExists(t *testing.T) {
 		t.Fatal(err)
 	}
 	command := regexp.MustCompile(`(?m)^(?:\$ )?penstock ([a-z][^\n]*)$`)
-	root := (&app{cfg: cli.Defaults(), format: cli.Table}).root()
+	root := (&app{cfg: cli.Defaults(), format: cli.Table}).root(nil)
 	for _, page := range pages(t) {
 		text, err := os.ReadFile(filepath.Join("..", "..", page))
 		if err != nil {

@@ -19,7 +19,7 @@ var update = flag.Bool("update", false, "write docs/reference/cli.md and docs/re
 // program's commands.
 func TestReferenceOfCommands(t *testing.T) {
 	const dir = "../../docs/reference/"
-	pages := manual.Markdown((&app{cfg: cli.Defaults(), format: cli.Table, progress: cli.ProgressAuto}).root())
+	pages := manual.Markdown((&app{cfg: cli.Defaults(), format: cli.Table, progress: cli.ProgressAuto}).root(nil))
 	for _, name := range slices.Sorted(maps.Keys(pages)) {
 		goldentest.Compare(t, dir+name, pages[name], *update)
 	}

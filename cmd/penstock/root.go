@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -69,7 +71,7 @@ type app struct {
 func run(ctx context.Context, a *app, args []string) int {
 	a.cfg, a.format, a.progress, a.args = cli.Defaults(), cli.Table, cli.ProgressAuto, args
 	a.cfg.Log.Format = askedFormat()
-	root := a.root()
+	root := a.root(args)
 	root.SetArgs(args)
 	root.SetIn(a.in)
 	root.SetOut(a.out)
@@ -86,7 +88,8 @@ func (a *app) tell(cmd *cobra.Command) {
 	}
 }
 
-func (a *app) root() *cobra.Command {
+// root is the program's command, with what a command line needs of the others: all, where it is nil.
+func (a *app) root(args []string) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "penstock",
 		Short: "Run coding agents in parallel, each in a jail, on a queue that loses nothing",
@@ -129,7 +132,7 @@ directory, or starts a pool of its own and stops it at the end.`,
 	flags.Var(colorFlag{a.out, a.err}, "color", "colors and terminal layout: auto, always or never (NO_COLOR, CLICOLOR_FORCE and FORCE_COLOR apply)")
 	flags.AddFlagSet(a.settings())
 	shell := a.shell()
-	root.AddCommand(subcommands(shell)...)
+	root.AddCommand(subcommands(shell, args)...)
 	root.SetHelpCommand(strict.NewHelp())
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
@@ -138,17 +141,34 @@ directory, or starts a pool of its own and stops it at the end.`,
 	return root
 }
 
-// subcommands are those of the program, and its pages of help.
-func subcommands(shell cli.Shell) []*cobra.Command {
-	list := []*cobra.Command{
-		runcmd.New(shell), batchcmd.New(shell), jobcmd.NewSubmit(shell), jobcmd.NewWatch(shell), jobcmd.NewLogs(shell), jobcmd.NewWait(shell),
-		jobcmd.NewSend(shell), jobcmd.NewAnswer(shell), jobcmd.NewAttach(shell), jobcmd.NewWhy(shell), topcmd.New(shell), reviewcmd.New(shell), jobcmd.New(shell),
-		queuecmd.New(shell), eventscmd.New(shell), schedulecmd.New(shell), tokencmd.New(shell), webhookcmd.New(shell), auditcmd.New(shell), costcmd.New(shell), receiptcmd.New(shell), githubcmd.New(shell), deadcmd.New(shell), agentcmd.New(shell), servecmd.New(shell), uicmd.New(shell), workercmd.New(shell), natscmd.New(shell), mcpcmd.New(shell),
-		installcmd.New(shell), healthcmd.New(shell), sandboxcmd.New(shell), doctorcmd.New(shell), cleancmd.New(shell), backupcmd.New(shell), backupcmd.NewRestore(shell), chaoscmd.New(shell), benchcmd.New(shell),
-		docscmd.New(shell), aboutcmd.NewSchema(shell), aboutcmd.NewConfig(shell), aboutcmd.NewVersion(shell, build()),
+// constructors make the commands of the program, by their names.
+var constructors = map[string]func(cli.Shell) *cobra.Command{
+	"run": runcmd.New, "batch": batchcmd.New, "submit": jobcmd.NewSubmit, "watch": jobcmd.NewWatch,
+	"logs": jobcmd.NewLogs, "wait": jobcmd.NewWait, "send": jobcmd.NewSend, "answer": jobcmd.NewAnswer,
+	"attach": jobcmd.NewAttach, "why": jobcmd.NewWhy, "top": topcmd.New, "review": reviewcmd.New,
+	"job": jobcmd.New, "queue": queuecmd.New, "events": eventscmd.New, "schedule": schedulecmd.New,
+	"token": tokencmd.New, "webhook": webhookcmd.New, "audit": auditcmd.New, "cost": costcmd.New,
+	"receipt": receiptcmd.New, "github": githubcmd.New, "dead": deadcmd.New, "agent": agentcmd.New,
+	"serve": servecmd.New, "ui": uicmd.New, "worker": workercmd.New, "nats": natscmd.New, "mcp": mcpcmd.New,
+	"install": installcmd.New, "health": healthcmd.New, "sandbox": sandboxcmd.New, "doctor": doctorcmd.New,
+	"clean": cleancmd.New, "backup": backupcmd.New, "restore": backupcmd.NewRestore, "chaos": chaoscmd.New,
+	"bench": benchcmd.New, "docs": docscmd.New, "schema": aboutcmd.NewSchema, "config": aboutcmd.NewConfig,
+	"version": func(shell cli.Shell) *cobra.Command { return aboutcmd.NewVersion(shell, build()) },
+}
+
+// subcommands are the one that a command line begins with, or all of the program and its
+// pages of help. To make all takes as long as the rest of a start.
+func subcommands(shell cli.Shell, args []string) []*cobra.Command {
+	if len(args) > 0 {
+		if one := constructors[args[0]]; one != nil {
+			return []*cobra.Command{one(shell)}
+		}
 	}
-	list = append(list, insidecmd.New(shell)...)
-	return append(list, aboutcmd.Topics()...)
+	list := append(insidecmd.New(shell), aboutcmd.Topics()...)
+	for _, name := range slices.Sorted(maps.Keys(constructors)) {
+		list = append(list, constructors[name](shell))
+	}
+	return list
 }
 
 // shell is what commands in packages of their own get.

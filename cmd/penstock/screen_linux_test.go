@@ -256,7 +256,7 @@ func TestNothingActsOnATerminal(t *testing.T) {
 	done, dead := hostilePool(f)
 	table := everywhere(f, done, dead)
 	a := &app{out: console.New(io.Discard, os.Getenv), err: console.New(io.Discard, os.Getenv), cfg: cli.Defaults()}
-	root := a.root()
+	root := a.root(nil)
 	root.InitDefaultCompletionCmd("x")
 	root.InitDefaultHelpCmd()
 	seen := 0

@@ -55,7 +55,7 @@ func (a *app) secret(name string) (string, bool) {
 // environment is that of the start.
 func (a *app) settingsAgain() (cli.Config, error) {
 	again := &app{in: a.in, out: a.out, err: a.err, secrets: a.secrets, cfg: cli.Defaults()}
-	cmd, rest, err := again.root().Find(a.args)
+	cmd, rest, err := again.root(a.args).Find(a.args)
 	if err == nil {
 		err = cmd.ParseFlags(rest)
 	}

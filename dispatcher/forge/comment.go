@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/google/go-github/v92/github"
@@ -32,12 +33,12 @@ const (
 
 // issuePage is what follows the address of a repository in that of an issue; GitLab has /-/
 // before it.
-var issuePage = regexp.MustCompile(`^(.+?)(?:/-)?/issues/([1-9][0-9]{0,8})$`)
+var issuePage = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(.+?)(?:/-)?/issues/([1-9][0-9]{0,8})$`) })
 
 // Issue returns the repository of an issue with an address, and its number, if it is on this
 // forge.
 func (p place) Issue(address string) (repo string, number int, ok bool) {
-	found := issuePage.FindStringSubmatch(address)
+	found := issuePage().FindStringSubmatch(address)
 	if found == nil || !strings.HasPrefix(address, "http") || strings.ContainsAny(address, "?#@%|\"'`()<>[]\\ \t\r\n") {
 		return "", 0, false
 	}

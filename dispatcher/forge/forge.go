@@ -20,6 +20,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -81,10 +82,10 @@ type place struct {
 }
 
 // segment is a part of a repository's name.
-var segment = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,255}$`)
+var segment = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_.-]{1,255}$`) })
 
 // scpLike is the address of git's own for ssh.
-var scpLike = regexp.MustCompile(`^(?:[^@/:]+@)?([^@/:]+):([^:]+)$`)
+var scpLike = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(?:[^@/:]+@)?([^@/:]+):([^:]+)$`) })
 
 // Repository returns the name under which the forge has the repository with an address,
 // and whether it is one of this forge.
@@ -96,7 +97,7 @@ func (p place) Repository(address string) (name string, ok bool) {
 			host = u.Hostname() // the port is that of ssh, and says nothing
 		}
 		path = strings.TrimPrefix(path, p.path)
-	} else if found := scpLike.FindStringSubmatch(address); found != nil {
+	} else if found := scpLike().FindStringSubmatch(address); found != nil {
 		host, path = found[1], found[2]
 	}
 	if !p.has(host) {
@@ -108,7 +109,7 @@ func (p place) Repository(address string) (name string, ok bool) {
 		return "", false
 	}
 	for _, part := range parts {
-		if !segment.MatchString(part) || part == "." || part == ".." {
+		if !segment().MatchString(part) || part == "." || part == ".." {
 			return "", false
 		}
 	}

@@ -90,7 +90,7 @@ func (g *gitHub) reader(terms []string) (func(context.Context, http.Header) erro
 				break
 			}
 		}
-		if !segment.MatchString(owner) || !segment.MatchString(name) {
+		if !segment().MatchString(owner) || !segment().MatchString(name) {
 			return nil, errors.New("a GitHub App searches one repository, and the search has to name it: repo:OWNER/NAME")
 		}
 	}
@@ -144,7 +144,7 @@ func issueOf(one *github.Issue) (Issue, error) {
 		}
 	}
 	owner, name, _ := strings.Cut(repo, "/")
-	if !segment.MatchString(owner) || !segment.MatchString(name) || one.GetNumber() <= 0 {
+	if !segment().MatchString(owner) || !segment().MatchString(name) || one.GetNumber() <= 0 {
 		return Issue{}, &Error{Kind: Invalid, Message: fmt.Sprintf("GitHub found an issue without a number or a repository: %q", cmp.Or(one.GetHTMLURL(), one.GetURL()))}
 	}
 	issue := Issue{

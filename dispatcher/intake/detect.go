@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/penstock-run/penstock/jobs"
 )
@@ -20,7 +21,7 @@ var formats = []string{"auto", "jsonl", "json", "yaml", "csv", "gh-issues", "swe
 
 const lookedFor = "looked for JSON Lines or a JSON list (of jobs, of SWE-bench instances, of what gh issue list --json prints), YAML with jobs:, and CSV with a header; name the format with --format"
 
-var yamlTop = regexp.MustCompile(`(?m)^(jobs|defaults|matrix)[ \t]*:|^---[ \t]*$`)
+var yamlTop = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?m)^(jobs|defaults|matrix)[ \t]*:|^---[ \t]*$`) })
 
 // decode reads the entries in the format that was asked for or is found.
 func decode(data []byte, name string, opts Options) (string, []*entry, error) {
@@ -88,7 +89,7 @@ func detect(data []byte, name string, mapped bool) string {
 		return "yaml"
 	case ext == ".csv" || ext == ".tsv":
 		return "csv"
-	case yamlTop.Match(data):
+	case yamlTop().Match(data):
 		return "yaml"
 	case mapped || looksLikeCSV(data):
 		return "csv"

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"text/template"
 
 	yaml "go.yaml.in/yaml/v3"
@@ -30,7 +31,7 @@ type axis struct {
 // A combination is one value of each axis.
 type combination map[string]string
 
-var axisName = regexp.MustCompile(`^[a-z][A-Za-z0-9_]*$`)
+var axisName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z][A-Za-z0-9_]*$`) })
 
 // readMatrix reads axes, each a list of values, and exclude: the combinations
 // that are left out.
@@ -48,7 +49,7 @@ func readMatrix(node *yaml.Node, limits Limits) (*matrix, error) {
 			continue
 		case key.Value == "include":
 			return nil, inputError(key.Line, "matrix: include is not there; write the axes so that they hold all, and exclude what shall not be")
-		case !axisName.MatchString(key.Value):
+		case !axisName().MatchString(key.Value):
 			return nil, inputError(key.Line, "matrix: %q is no name of an axis: use letters, digits and _, a small letter first", key.Value)
 		case key.Value == "exclude" || m.axis(key.Value) != nil:
 			return nil, inputError(key.Line, "matrix: %q is there twice", key.Value)
@@ -254,7 +255,7 @@ func (m *matrix) id(own string, c combination) string {
 		parts = append(parts, own)
 	}
 	for _, a := range m.axes {
-		parts = append(parts, strings.Trim(unsafeRunes.ReplaceAllString(c[a.name], "-"), "-._"))
+		parts = append(parts, strings.Trim(unsafeRunes().ReplaceAllString(c[a.name], "-"), "-._"))
 	}
 	return strings.Join(parts, "-")
 }

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"text/template"
 
 	"github.com/penstock-run/penstock/jobs"
@@ -168,7 +169,7 @@ func fields(known map[string]any) []string {
 			continue
 		}
 		for _, name := range slices.Sorted(maps.Keys(m)) {
-			if plainName.MatchString(name) {
+			if plainName().MatchString(name) {
 				names = append(names, "."+top+"."+name)
 			} else {
 				names = append(names, fmt.Sprintf("(index .%s %q)", top, name))
@@ -181,7 +182,7 @@ func fields(known map[string]any) []string {
 	return names
 }
 
-var plainName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+var plainName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`) })
 
 func orEmpty(m map[string]any) map[string]any {
 	if m == nil {

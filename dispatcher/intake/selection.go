@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // selection picks items of a batch: shuffle, filter, slice, limit, in this
@@ -122,7 +123,7 @@ func cut[T any](list []T, slice *[3]*int) []T {
 	return out
 }
 
-var unsafeRunes = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
+var unsafeRunes = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[^A-Za-z0-9._-]+`) })
 
 // assignIDs gives every entry an id that can be a file's name, and refuses a
 // batch in which two have the same.
@@ -165,7 +166,7 @@ func collision(a string, lineA int, b string, lineB int) string {
 // FileSafe turns an id into a name that jobs accept and file systems keep.
 func FileSafe(id string) string {
 	const most = 128
-	safe := strings.TrimLeft(unsafeRunes.ReplaceAllString(id, "-"), "._-")
+	safe := strings.TrimLeft(unsafeRunes().ReplaceAllString(id, "-"), "._-")
 	if safe == "" || len(safe) > most {
 		sum := sha256.Sum256([]byte(id))
 		safe = safe[:min(len(safe), most-17)] + "-" + hex.EncodeToString(sum[:8])

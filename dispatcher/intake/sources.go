@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/penstock-run/penstock/jobs"
 )
@@ -87,7 +88,7 @@ func labelName(raw json.RawMessage) string {
 	return label.Name
 }
 
-var issuePath = regexp.MustCompile(`^(/[A-Za-z0-9._-]+/[A-Za-z0-9._-]+)/issues/[0-9]+$`)
+var issuePath = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(/[A-Za-z0-9._-]+/[A-Za-z0-9._-]+)/issues/[0-9]+$`) })
 
 // repoOfIssue is where the issue at that address belongs, or nothing.
 func repoOfIssue(address string) string {
@@ -95,7 +96,7 @@ func repoOfIssue(address string) string {
 	if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil {
 		return ""
 	}
-	m := issuePath.FindStringSubmatch(u.Path)
+	m := issuePath().FindStringSubmatch(u.Path)
 	if m == nil {
 		return ""
 	}
@@ -106,7 +107,7 @@ func repoOfIssue(address string) string {
 // how it is judged. Neither a job nor a template may see them.
 var withheld = []string{"patch", "test_patch", "FAIL_TO_PASS", "PASS_TO_PASS", "hints_text", "test_cmds", "eval_script"}
 
-var ownerAndName = regexp.MustCompile(`^[A-Za-z0-9._-]+/[A-Za-z0-9._-]+$`)
+var ownerAndName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9._-]+/[A-Za-z0-9._-]+$`) })
 
 // instanceEntry reads one SWE-bench instance, from the dataset or from a file
 // of instances in the shape that batch tools use.
@@ -133,7 +134,7 @@ func instanceEntry(o object) *entry {
 	}
 	title, _, _ := strings.Cut(strings.TrimSpace(statement), "\n")
 	job := jobs.Job{Issue: &jobs.Issue{Title: strings.TrimSpace(title), Body: statement}, Repo: jobs.Repo{Commit: text("base_commit")}}
-	if repo := text("repo"); ownerAndName.MatchString(repo) {
+	if repo := text("repo"); ownerAndName().MatchString(repo) {
 		e.implied.repo = "https://github.com/" + repo
 	} else {
 		// Its base commit is of a repository of its own, never of the one

@@ -4,11 +4,14 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 	"unicode"
 )
 
 // terminal matches what colours and moves the cursor of a terminal.
-var terminal = regexp.MustCompile("\x1b(\\[[0-?]*[ -/]*[@-~]|\\][^\x07\x1b]*(\x07|\x1b\\\\)?|[@-Z\\\\-_])")
+var terminal = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile("\x1b(\\[[0-?]*[ -/]*[@-~]|\\][^\x07\x1b]*(\x07|\x1b\\\\)?|[@-Z\\\\-_])")
+})
 
 // Clean drops control characters but for line ends and tabs, and shows those
 // that turn the direction of text around: they can make a line look like
@@ -18,7 +21,7 @@ func Clean(s string) string {
 		return r >= '\u202a' && r <= '\u202e' || r >= '\u2066' && r <= '\u2069' || r == '\u200e' || r == '\u200f'
 	}
 	if strings.ContainsRune(s, '\x1b') {
-		s = terminal.ReplaceAllString(s, "")
+		s = terminal().ReplaceAllString(s, "")
 	}
 	s = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) && r != '\n' && r != '\t' {

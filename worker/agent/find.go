@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -132,10 +133,10 @@ func (a *Agents) Ask(ctx context.Context, name string, p Program) (string, error
 	if err != nil {
 		return "", fmt.Errorf("check agent %s: %s --version: %w: %s", name, strings.Join(p.Args, " "), err, wording.Short(string(bytes.TrimSpace(out)), 300))
 	}
-	return version.FindString(string(out)), nil
+	return version().FindString(string(out)), nil
 }
 
-var version = regexp.MustCompile(`\d+\.\d+\.\d+[-+.\w]*`)
+var version = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\d+\.\d+\.\d+[-+.\w]*`) })
 
 // resolve follows links to the file that really runs. A script needs its interpreter by
 // path, because the jail's PATH may not contain it.

@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/penstock-run/penstock/worker/gate"
@@ -21,8 +22,8 @@ import (
 const tokenTime = 30 * time.Second
 
 var (
-	place  = regexp.MustCompile(`^[a-z0-9-]{1,64}$`)
-	header = regexp.MustCompile(`^[A-Za-z0-9-]{1,64}$`)
+	place  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z0-9-]{1,64}$`) })
+	header = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9-]{1,64}$`) })
 )
 
 // checkEndpoint reports what is wrong with the settings of an endpoint.
@@ -35,11 +36,11 @@ func (k Key) checkEndpoint() error {
 		return fmt.Errorf("via: %q is not azure, bedrock, vertex or subscription", k.Via)
 	case !slices.Contains(allowed, k.API):
 		return fmt.Errorf("via: %s is for api %s, not %s", k.Via, strings.Join(allowed, " or "), k.API)
-	case cloud && !place.MatchString(k.Region):
+	case cloud && !place().MatchString(k.Region):
 		return fmt.Errorf("region: %q is no region; via %s needs one", k.Region, k.Via)
 	case !cloud && k.Region != "":
 		return errors.New("region: is for via bedrock or vertex")
-	case k.Via == endpoint.Vertex && !place.MatchString(k.Project):
+	case k.Via == endpoint.Vertex && !place().MatchString(k.Project):
 		return fmt.Errorf("project: %q is no project; via vertex needs one", k.Project)
 	case k.Via != endpoint.Vertex && k.Project != "":
 		return errors.New("project: is for via vertex")
@@ -51,7 +52,7 @@ func (k Key) checkEndpoint() error {
 		return errors.New("secret_file: via subscription needs it for openai, since tokens are renewed in it")
 	case k.Tokens != "" && !k.logsIn():
 		return errors.New("token_url: is for api openai via subscription")
-	case k.Via != "" && k.Header != "", k.Header != "" && !header.MatchString(k.Header):
+	case k.Via != "" && k.Header != "", k.Header != "" && !header().MatchString(k.Header):
 		return fmt.Errorf("header: %q is not the name of a header of a gateway", k.Header)
 	case (k.Cert == "") != (k.CertKey == ""):
 		return errors.New("tls_client_cert: needs tls_client_key, and the other way round")
@@ -64,7 +65,7 @@ func (k Key) checkEndpoint() error {
 	for _, name := range slices.Sorted(maps.Keys(k.Headers)) {
 		file, isFile := strings.CutPrefix(k.Headers[name], "@")
 		switch {
-		case !header.MatchString(name):
+		case !header().MatchString(name):
 			return fmt.Errorf("headers: %q is not the name of a header", name)
 		case isFile && !filepath.IsAbs(file):
 			return fmt.Errorf("headers.%s: %q is not an absolute path", name, file)

@@ -17,6 +17,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/penstock-run/penstock/worker/gate"
 	"github.com/penstock-run/penstock/worker/internal/endpoint"
@@ -58,7 +59,7 @@ type Key struct {
 type Keys map[string]Key
 
 // name is what a key may be called.
-var name = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$`)
+var name = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$`) })
 
 // Variable returns the variable with the secret of a key.
 func Variable(key string) string {
@@ -77,7 +78,7 @@ func (all Keys) Check() error {
 
 func check(key string, k Key) error {
 	switch {
-	case !name.MatchString(key):
+	case !name().MatchString(key):
 		return errors.New("a name has up to 40 lower-case letters, digits and hyphens between them")
 	case key == "other" || slices.Contains(APIs, key):
 		return errors.New("is the name of something else: budgets and metrics could not tell them apart")

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // Of finds prices: those of own, by names of models, come before the built-in ones. A name
@@ -34,7 +35,7 @@ func (o Of) Find(api, model string) (Price, bool) {
 	if p, ok := models[model]; ok {
 		return p, true
 	}
-	if p, ok := models[version.ReplaceAllString(model, "")]; ok {
+	if p, ok := models[version().ReplaceAllString(model, "")]; ok {
 		return p, true
 	}
 	return dearest(models), false
@@ -42,7 +43,9 @@ func (o Of) Find(api, model string) (Price, bool) {
 
 // version is what providers append to the name of a model without another price: a date, a
 // number, or a word. Any other ending is another model, which may cost more.
-var version = regexp.MustCompile(`(-latest|-\d{8}|-\d{4}-\d{2}-\d{2}|-\d{3}|-preview(-\d{2}-\d{2,4})?|\[1m\])$`)
+var version = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(-latest|-\d{8}|-\d{4}-\d{2}-\d{2}|-\d{3}|-preview(-\d{2}-\d{2,4})?|\[1m\])$`)
+})
 
 // dearest returns a price that no other in models exceeds in anything.
 func dearest(models map[string]Price) Price {

@@ -4,16 +4,17 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/penstock-run/penstock/worker/internal/disk"
 	"github.com/penstock-run/penstock/worker/internal/git"
 )
 
 var (
-	slugSegment = regexp.MustCompile(`^[a-zA-Z0-9._-]+$`)
+	slugSegment = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-zA-Z0-9._-]+$`) })
 	// Names that Windows gives to devices, with any ending.
-	deviceName = regexp.MustCompile(`(?i)^(con|prn|aux|nul|com[0-9]|lpt[0-9])(\.|$)`)
-	notSlug    = regexp.MustCompile(`[^a-z0-9]+`)
+	deviceName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?i)^(con|prn|aux|nul|com[0-9]|lpt[0-9])(\.|$)`) })
+	notSlug    = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[^a-z0-9]+`) })
 )
 
 const maxSlug = 64
@@ -27,13 +28,13 @@ func checkSlug(slug string) error {
 	}
 	for segment := range strings.SplitSeq(slug, "/") {
 		switch {
-		case !slugSegment.MatchString(segment):
+		case !slugSegment().MatchString(segment):
 			return refuse("has a part that is not made of a-z, A-Z, 0-9, '.', '_' and '-'")
 		case strings.Trim(segment, ".") == "" || strings.Contains(segment, ".."):
 			return refuse("leads elsewhere")
 		case segment[0] == '-' || segment[0] == '.' || strings.HasSuffix(segment, "."):
 			return refuse("has a part that begins with '-' or '.', or ends with '.'")
-		case strings.HasSuffix(strings.ToLower(segment), ".lock") || git.IsGitDir(segment) || deviceName.MatchString(segment):
+		case strings.HasSuffix(strings.ToLower(segment), ".lock") || git.IsGitDir(segment) || deviceName().MatchString(segment):
 			return refuse("is reserved")
 		}
 	}
@@ -42,7 +43,7 @@ func checkSlug(slug string) error {
 
 // makeSlug makes a name from a title, and from an id so that it is unique.
 func makeSlug(title, id string) string {
-	words := strings.Trim(notSlug.ReplaceAllString(strings.ToLower(title), "-"), "-")
+	words := strings.Trim(notSlug().ReplaceAllString(strings.ToLower(title), "-"), "-")
 	words = strings.Trim(words[:min(len(words), 40)], "-")
 	tail := id[max(0, len(id)-8):]
 	if words == "" {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 )
@@ -100,7 +101,9 @@ func writeFlags(b *strings.Builder, all []group) {
 
 var (
 	// literal is what a help text names as it is typed.
-	literal = regexp.MustCompile(`--[a-z][a-z-]*|\b[A-Z][A-Z0-9]*_[A-Z0-9_]*\*?|\b[a-z]+(?:_[a-z]+)+\b|\$[A-Z_]+`)
+	literal = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`--[a-z][a-z-]*|\b[A-Z][A-Z0-9]*_[A-Z0-9_]*\*?|\b[a-z]+(?:_[a-z]+)+\b|\$[A-Z_]+`)
+	})
 	special = strings.NewReplacer(`\`, `\\`, "`", "\\`", "*", `\*`, "_", `\_`, "<", `\<`, "[", `\[`, "|", `\|`)
 )
 
@@ -109,7 +112,7 @@ var (
 func prose(text string) string {
 	var b strings.Builder
 	at := 0
-	for _, m := range literal.FindAllStringIndex(text, -1) {
+	for _, m := range literal().FindAllStringIndex(text, -1) {
 		b.WriteString(special.Replace(text[at:m[0]]) + "`" + text[m[0]:m[1]] + "`")
 		at = m[1]
 	}

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/mod/semver"
@@ -64,12 +65,12 @@ func askNewest(ctx context.Context, feed, ours string) (Newest, error) {
 }
 
 // What git describe adds to the newest tag before a commit.
-var sinceTag = regexp.MustCompile(`(-\d+-g[0-9a-f]+)?(-dirty)?$`)
+var sinceTag = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(-\d+-g[0-9a-f]+)?(-dirty)?$`) })
 
 // compare says whether a release is newer than a build. One between two releases counts
 // as the earlier of them.
 func compare(n Newest, ours string) Newest {
-	base := "v" + strings.TrimPrefix(sinceTag.ReplaceAllString(ours, ""), "v")
+	base := "v" + strings.TrimPrefix(sinceTag().ReplaceAllString(ours, ""), "v")
 	n.Comparable = semver.IsValid(base) && strings.Count(base, ".") >= 2
 	n.Newer = n.Comparable && semver.Compare(n.Version, base) > 0
 	return n

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
@@ -58,7 +59,7 @@ func (b bed) missing(err error) error {
 	return err
 }
 
-var secretName = regexp.MustCompile(`(?i)key|token|secret|passw|credential`)
+var secretName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?i)key|token|secret|passw|credential`) })
 
 // secrets are the values of variables that look like secrets: those of this process, and those
 // that a policy gives to jails.
@@ -66,7 +67,7 @@ func (b bed) secrets(environ []string) map[string]string {
 	found := map[string]string{}
 	for _, all := range [][]string{environ, b.jail.Spec.Env} {
 		for _, kv := range all {
-			if name, value, _ := strings.Cut(kv, "="); value != "" && secretName.MatchString(name) {
+			if name, value, _ := strings.Cut(kv, "="); value != "" && secretName().MatchString(name) {
 				found[name] = value
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/input"
@@ -130,10 +131,10 @@ func compare(root string, files []file, force bool) ([]planned, error) {
 	return plan, nil
 }
 
-var plain = regexp.MustCompile(`^(/[A-Za-z0-9._+-]+)+$`)
+var plain = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(/[A-Za-z0-9._+-]+)+$`) })
 
 // plainPath reports whether a unit can name a path without quoting it.
-func plainPath(path string) bool { return plain.MatchString(path) && filepath.Clean(path) == path }
+func plainPath(path string) bool { return plain().MatchString(path) && filepath.Clean(path) == path }
 
 // hidden reports whether the units hide a path from the service.
 func hidden(path string) bool {

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/event"
@@ -30,7 +31,7 @@ var basics = []check{
 	{"", "max_turns", "it stops after a number of turns: `agent.max_turns`", func(a agent.About) bool { return a.MaxTurns }, maxTurns},
 }
 
-var versionText = regexp.MustCompile(`\d+\.\d+(\.\d+)?[-+.\w]*`)
+var versionText = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\d+\.\d+(\.\d+)?[-+.\w]*`) })
 
 func version(ctx context.Context, t *trial) error {
 	if t.about.Protocol == "command" || t.about.Protocol == "acp" {
@@ -40,7 +41,7 @@ func version(ctx context.Context, t *trial) error {
 	if err != nil {
 		return err
 	}
-	if t.version = versionText.FindString(string(out)); t.version == "" || !exit.Success() {
+	if t.version = versionText().FindString(string(out)); t.version == "" || !exit.Success() {
 		return fmt.Errorf("--version exited with %v and printed %q", exit, short(string(out)))
 	}
 	return nil

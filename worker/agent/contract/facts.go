@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/event"
@@ -77,7 +78,7 @@ func kindOf(line []byte) string {
 // helps are the subcommands whose options an adapter uses, by protocol.
 var helps = map[string][][]string{"codex": {{}, {"exec"}, {"exec", "resume"}}, "opencode": {{}, {"run"}, {"acp"}}}
 
-var option = regexp.MustCompile(`(?:^|[\s,[(])(--[a-z][a-zA-Z0-9-]*)`)
+var option = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?:^|[\s,[(])(--[a-z][a-zA-Z0-9-]*)`) })
 
 // facts sum up what was seen, and ask the program for its options.
 func (t *trial) facts(ctx context.Context) (Facts, error) {
@@ -99,7 +100,7 @@ func (t *trial) facts(ctx context.Context) (Facts, error) {
 		if err != nil {
 			return f, fmt.Errorf("ask for its options: %w", err)
 		}
-		for _, m := range option.FindAllStringSubmatch(string(out), -1) {
+		for _, m := range option().FindAllStringSubmatch(string(out), -1) {
 			f.Options = append(f.Options, strings.Join(append(slices.Clone(words), m[1]), " "))
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/penstock-run/penstock/worker/agent"
@@ -86,17 +87,19 @@ func carries(ctx context.Context, t *trial) error {
 }
 
 // strange are lines that no agent of today writes.
-var strange = []heard{
-	{"out", []byte(`{"type":"contract/unknown","method":"contract/unknown","params":{"a":[1]},"subtype":"new"}`), 0},
-	{"out", []byte(`{"type":"contract/unknown","payload":` + strings.Repeat(`{"a":`, 500) + "1" + strings.Repeat("}", 501)), 0},
-	{"out", []byte(`{"type":`), 0},
-	{"out", []byte(`{"type":7,"method":[],"id":{},"result":1,"error":"x"}`), 0},
-	{"out", []byte(`[1,2]`), 0},
-	{"out", []byte(`null`), 0},
-	{"out", nil, 0},
-	{"out", []byte("\xff\xfe{\x00\"type\":\"result\"}\x1b[2J"), 0},
-	{"out", []byte(`{"type":"result","result":"` + strings.Repeat("x", 300_000)), lines.Max},
-	{"err", []byte("\xff\x00 of its log"), 0},
+func strange() []heard {
+	return []heard{
+		{"out", []byte(`{"type":"contract/unknown","method":"contract/unknown","params":{"a":[1]},"subtype":"new"}`), 0},
+		{"out", []byte(`{"type":"contract/unknown","payload":` + strings.Repeat(`{"a":`, 500) + "1" + strings.Repeat("}", 501)), 0},
+		{"out", []byte(`{"type":`), 0},
+		{"out", []byte(`{"type":7,"method":[],"id":{},"result":1,"error":"x"}`), 0},
+		{"out", []byte(`[1,2]`), 0},
+		{"out", []byte(`null`), 0},
+		{"out", nil, 0},
+		{"out", []byte("\xff\xfe{\x00\"type\":\"result\"}\x1b[2J"), 0},
+		{"out", []byte(`{"type":"result","result":"` + strings.Repeat("x", 300_000)), lines.Max},
+		{"err", []byte("\xff\x00 of its log"), 0},
+	}
 }
 
 // bears gives the lines of the first run to another decoder, with strange ones among them.
@@ -109,7 +112,8 @@ func bears(ctx context.Context, t *trial) error {
 	if err != nil {
 		return err
 	}
-	mixed := append([]heard(nil), strange...)
+	strange := strange()
+	mixed := slices.Clone(strange)
 	for i, l := range s.lines {
 		mixed = append(mixed, l, strange[i%len(strange)])
 	}

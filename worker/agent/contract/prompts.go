@@ -16,14 +16,16 @@ var prompts = []check{
 	{"", "special_prompt", "a prompt comes to the model as it is: quotes, variables, templates, several lines, other scripts", nil, comes(special)},
 	{"", "option_prompt", "a prompt that looks like an option is a prompt", nil, comes("--help " + promptWord)},
 	{"", "slash_prompt", "a prompt that looks like a command of the agent is a prompt", nil, comes("/help " + promptWord)},
-	{"", "long_prompt", "a prompt that is longer than a variable may be comes to the model", nil, comes(promptWord + ": " + long + lastWord)},
+	{"", "long_prompt", "a prompt that is longer than a variable may be comes to the model", nil, longPrompt},
 }
 
 // special has in it what shells, JSON, TOML and templates of agents act on.
 const special = promptWord + ": \"it's\" $HOME ${HOME} {env:HOME} {{x}} %s \\n \\u0041 C:\\new <b>&amp; #1 !! `id` $(id) \u00e9 \u65e5\u672c \U0001f642\n\n\tsecond line"
 
-// long is more than 128 KiB, which is all that Linux allows for a variable or an argument.
-var long = strings.Repeat("and so on, ", 20_000)
+// longPrompt gives it more than 128 KiB, which is all that Linux allows for a variable or an argument.
+func longPrompt(ctx context.Context, t *trial) error {
+	return comes(promptWord+": "+strings.Repeat("and so on, ", 20_000)+lastWord)(ctx, t)
+}
 
 // comes is a check of a prompt.
 func comes(prompt string) func(context.Context, *trial) error {
@@ -54,18 +56,18 @@ func comes(prompt string) func(context.Context, *trial) error {
 // answersOf are the checks that the model's answer becomes an event as it is.
 var answersOf = []check{
 	{"", "special_answer", "an answer becomes an event as it is: quotes, escapes, several lines, other scripts", nil, told(agenttest.Reply{Text: specialAnswer}, specialAnswer)},
-	{"", "long_answer", "an answer of a megabyte becomes an event", tellsLongAnswers, told(agenttest.Reply{Text: megabyte() + lastWord}, lastWord)},
+	{"", "long_answer", "an answer of a megabyte becomes an event", tellsLongAnswers, longAnswer},
 	{"", "slow_answer", "it waits for a model that takes its time", nil, told(agenttest.Reply{Text: answerWord, Delay: 2 * time.Second}, answerWord)},
 	{"", "dropped_answer", "half an answer is no success: it asks again, or fails", nil, dropped},
 }
 
-// megabyte is a text that does not repeat itself, which some agents take for a loop.
-func megabyte() string {
+// longAnswer is a megabyte of text that does not repeat itself, which some agents take for a loop.
+func longAnswer(ctx context.Context, t *trial) error {
 	var b strings.Builder
 	for n := 0; b.Len() < 1<<20; n++ {
 		fmt.Fprintf(&b, "%x and ", n*n)
 	}
-	return b.String()
+	return told(agenttest.Reply{Text: b.String() + lastWord}, lastWord)(ctx, t)
 }
 
 const specialAnswer = "\"it's\" \\n \\u0041 <b>&amp; \u00e9 \u65e5\u672c \U0001f642 %s `id`"

@@ -12,18 +12,19 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/penstock-run/penstock/worker/agent/contract"
 )
 
-var release = regexp.MustCompile(`^(\d{1,9})\.(\d{1,9})\.(\d{1,9})$`)
+var release = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(\d{1,9})\.(\d{1,9})\.(\d{1,9})$`) })
 
 // Newest are the newest n of these versions, the oldest of them first. Versions for tests and for
 // single systems, which have more than three numbers in their names, do not count.
 func Newest(versions []string, n int) []string {
 	var releases []string
 	for _, v := range versions {
-		if release.MatchString(v) {
+		if release().MatchString(v) {
 			releases = append(releases, v)
 		}
 	}
@@ -32,7 +33,7 @@ func Newest(versions []string, n int) []string {
 }
 
 func compare(a, b string) int {
-	x, y := release.FindStringSubmatch(a), release.FindStringSubmatch(b)
+	x, y := release().FindStringSubmatch(a), release().FindStringSubmatch(b)
 	for i := 1; i < len(x); i++ {
 		m, _ := strconv.Atoi(x[i]) // nine digits at most
 		n, _ := strconv.Atoi(y[i])

@@ -15,6 +15,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/penstock-run/penstock/worker/internal/changes"
 	"github.com/penstock-run/penstock/worker/internal/git"
@@ -107,8 +108,8 @@ func objectID(text []byte, idLen int) string {
 }
 
 var (
-	personLine  = regexp.MustCompile(`^(author|committer) .*?( -?[0-9]+ [+-][0-9]+)$`)
-	trailerLine = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]*: \S`)
+	personLine  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(author|committer) .*?( -?[0-9]+ [+-][0-9]+)$`) })
+	trailerLine = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]*: \S`) })
 )
 
 // rewrite returns a commit with its parents renamed and what d adds to it. A
@@ -129,7 +130,7 @@ func rewrite(text []byte, d Delivery, renamed map[string]string) []byte {
 		case key == "parent" && renamed[value] != "":
 			line = "parent " + renamed[value]
 		case d.Author != "" && (key == "author" || key == "committer"):
-			if m := personLine.FindStringSubmatch(line); m != nil {
+			if m := personLine().FindStringSubmatch(line); m != nil {
 				line = key + " " + d.Author + m[2]
 			}
 		}
@@ -174,7 +175,7 @@ func hasKeyOf(line string, trailers []string) bool {
 
 func areTrailers(paragraph string) bool {
 	for line := range strings.SplitSeq(paragraph, "\n") {
-		if !trailerLine.MatchString(line) {
+		if !trailerLine().MatchString(line) {
 			return false
 		}
 	}

@@ -22,6 +22,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // The kinds of endpoints; empty is one that speaks the API itself.
@@ -209,7 +210,7 @@ func (e *Endpoint) Request(ctx context.Context, c Call) (*http.Request, error) {
 }
 
 // safe is what a name of a model may be that the settings do not name, since it may come into a path.
-var safe = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:@-]{0,255}$`)
+var safe = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:@-]{0,255}$`) })
 
 // model is what the endpoint calls a model.
 func (e *Endpoint) model(asked string) (string, error) {
@@ -226,7 +227,7 @@ func (e *Endpoint) model(asked string) (string, error) {
 			best, found = from, to
 		}
 	}
-	if e.cfg.Via != "" && best == "" && !safe.MatchString(asked) {
+	if e.cfg.Via != "" && best == "" && !safe().MatchString(asked) {
 		return "", ErrUnknown
 	}
 	return found, nil

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"regexp"
 	"strings"
+	"sync"
 	"syscall"
 )
 
@@ -126,12 +127,12 @@ func lastWords(stderr string) string {
 }
 
 var (
-	userinfo = regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*://)[^\s'"]*@`)
-	query    = regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*://[^\s'"?]*)\?[^\s'"]*`)
+	userinfo = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*://)[^\s'"]*@`) })
+	query    = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*://[^\s'"?]*)\?[^\s'"]*`) })
 )
 
 // Redact removes from text everything that a URL may contain besides its address: user,
 // password, query.
 func Redact(text string) string {
-	return query.ReplaceAllString(userinfo.ReplaceAllString(text, "$1"), "$1")
+	return query().ReplaceAllString(userinfo().ReplaceAllString(text, "$1"), "$1")
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"regexp"
 	"strings"
+	"sync"
 	"unicode"
 
 	"github.com/penstock-run/penstock/jobs"
@@ -36,12 +37,12 @@ func (o *Outcome) KeepDraft(ctx context.Context, d Draft) error {
 }
 
 var (
-	draftFence = regexp.MustCompile("(?s)^```[a-z]*\n(.*)\n```$")
+	draftFence = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile("(?s)^```[a-z]*\n(.*)\n```$") })
 	// draftMark is what people put before a title.
-	draftMark = regexp.MustCompile(`^(#+\s+|[Tt]itle:\s*)`)
+	draftMark = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(#+\s+|[Tt]itle:\s*)`) })
 	// draftClaim is a line that names reviewers of a change, or the job that made it:
 	// the agent must not claim either.
-	draftClaim = regexp.MustCompile(`(?i)^\s*([a-z]+-)*(by|job|session):`)
+	draftClaim = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?i)^\s*([a-z]+-)*(by|job|session):`) })
 )
 
 // ReadDraft finds title and text in an agent's message, as far as they may stand in a
@@ -57,12 +58,12 @@ func ReadDraft(said string) Draft {
 		return -1
 	}, strings.ToValidUTF8(said, ""))
 	said = strings.TrimSpace(said)
-	if inner := draftFence.FindStringSubmatch(said); inner != nil {
+	if inner := draftFence().FindStringSubmatch(said); inner != nil {
 		said = strings.TrimSpace(inner[1])
 	}
 	title, text, _ := strings.Cut(said, "\n")
 	var d Draft
-	d.Title = strings.Join(strings.Fields(draftMark.ReplaceAllString(title, "")), " ")
+	d.Title = strings.Join(strings.Fields(draftMark().ReplaceAllString(title, "")), " ")
 	if r := []rune(d.Title); len(r) > draftTitle {
 		d.Title = string(r[:draftTitle-1]) + "…"
 	}
@@ -72,7 +73,7 @@ func ReadDraft(said string) Draft {
 		if size += len(line) + 1; size > draftText {
 			break
 		}
-		if !draftClaim.MatchString(line) {
+		if !draftClaim().MatchString(line) {
 			kept = append(kept, strings.TrimRight(line, " "))
 		}
 	}

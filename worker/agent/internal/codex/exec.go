@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/event"
@@ -70,12 +71,14 @@ func (d *execDecoder) ended(turn event.TurnEnded, why jobs.Reason, r *agent.Read
 	d.End(turn, why, r)
 }
 
-var reconnecting = regexp.MustCompile(`^Reconnecting\.\.\. (?:(\d+)/(\d+)|waiting for network)(?: \((.*)\))?$`)
+var reconnecting = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^Reconnecting\.\.\. (?:(\d+)/(\d+)|waiting for network)(?: \((.*)\))?$`)
+})
 
 // readError classifies the errors within a turn: most say that the program retries the
 // model.
 func (d *execDecoder) readError(message string, r *agent.Read) {
-	again := reconnecting.FindStringSubmatch(message)
+	again := reconnecting().FindStringSubmatch(message)
 	if again == nil {
 		r.Add(event.Notice{Type: "error", Text: message})
 		return

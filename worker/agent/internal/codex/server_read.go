@@ -322,7 +322,7 @@ func (d *appServer) readError(p *serverParams, r *agent.Read) {
 	}
 	d.Retried = p.Error.reason()
 	var attempt, limit int
-	if again := reconnecting.FindStringSubmatch(p.Error.Message); again != nil {
+	if again := reconnecting().FindStringSubmatch(p.Error.Message); again != nil {
 		attempt, _ = strconv.Atoi(again[1]) // zero where it has no number
 		limit, _ = strconv.Atoi(again[2])   // as above
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"regexp"
 	"strconv"
+	"sync"
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/event"
@@ -109,12 +110,12 @@ func HTTPReason(status int) jobs.Reason {
 	return cmp.Or(jobs.APIFailure{Status: status}.Reason(), jobs.AgentFailed)
 }
 
-var httpStatus = regexp.MustCompile(`status:? (\d{3})\b`)
+var httpStatus = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`status:? (\d{3})\b`) })
 
 // StatusIn finds the HTTP status of the model API in an error message; zero: it names
 // none.
 func StatusIn(message string) int {
-	m := httpStatus.FindStringSubmatch(message)
+	m := httpStatus().FindStringSubmatch(message)
 	if m == nil {
 		return 0
 	}

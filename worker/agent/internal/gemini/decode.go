@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/event"
@@ -206,18 +207,20 @@ func parseError(text string) apiFailure {
 }
 
 var (
-	retryLine  = regexp.MustCompile(`^Attempt (\d{1,3}) failed(?: with status (\d{3}))?\. Retrying`)
-	statusLine = regexp.MustCompile(`^\s*(?:status|code): (\d{3}),?$`)
+	retryLine = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^Attempt (\d{1,3}) failed(?: with status (\d{3}))?\. Retrying`)
+	})
+	statusLine = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^\s*(?:status|code): (\d{3}),?$`) })
 )
 
 // readStderr decodes what only stderr has: that a call is retried, and why the last one
 // failed.
 func (d *decoder) readStderr(line string, r *agent.Read) {
-	if m := statusLine.FindStringSubmatch(line); m != nil {
+	if m := statusLine().FindStringSubmatch(line); m != nil {
 		d.http, _ = strconv.Atoi(m[1]) // three digits
 	}
 	d.noSuch = d.noSuch || strings.HasPrefix(line, "Error when talking to Gemini API") && strings.Contains(line, " ModelNotFoundError: ")
-	m := retryLine.FindStringSubmatch(line)
+	m := retryLine().FindStringSubmatch(line)
 	if m == nil {
 		return
 	}
