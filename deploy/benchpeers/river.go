@@ -13,9 +13,11 @@ import (
 	"github.com/riverqueue/river/rivermigrate"
 )
 
-// onPostgres is River, as it comes, on a PostgreSQL that syncs every commit.
+// onPostgres is River on a PostgreSQL that syncs every commit. Many completions share a
+// transaction as it comes.
 type onPostgres struct {
 	*process
+	every  time.Duration // how often it may fetch; zero as it comes
 	dir    string
 	pool   *pgxpool.Pool
 	client *river.Client[pgx.Tx]
@@ -46,6 +48,28 @@ func startRiver(ctx context.Context, dir string) (peer, error) {
 	return &onPostgres{process: p, dir: socket}, nil
 }
 
+// A tunedRiver fetches as soon as it may, and takes many jobs in one submission.
+type tunedRiver struct{ *onPostgres }
+
+func startTunedRiver(ctx context.Context, dir string) (peer, error) {
+	p, err := startRiver(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	r := tunedRiver{p.(*onPostgres)}
+	r.every = river.FetchCooldownMin
+	return r, nil
+}
+
+func (r tunedRiver) submitMany(ctx context.Context, from, to int) error {
+	var many []river.InsertManyParams
+	for n := from; n < to; n++ {
+		many = append(many, river.InsertManyParams{Args: noop{N: n}})
+	}
+	_, err := r.client.InsertManyFast(ctx, many)
+	return err
+}
+
 func (r *onPostgres) open(ctx context.Context, workers int, started func(int)) (err error) {
 	if r.pool, err = pgxpool.New(ctx, "host="+r.dir+" user=bench dbname=postgres pool_max_conns=32"); err != nil {
 		return err
@@ -65,7 +89,7 @@ func (r *onPostgres) open(ctx context.Context, workers int, started func(int)) (
 	river.AddWorker(all, &noopWorker{started: func(n int) { r.begun.Add(1); started(n) }})
 	r.client, err = river.NewClient(driver, &river.Config{
 		Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: workers}}, Workers: all,
-		Logger: slog.New(slog.DiscardHandler),
+		Logger: slog.New(slog.DiscardHandler), FetchCooldown: r.every, FetchPollInterval: r.every * 20,
 	})
 	if err != nil {
 		return err

@@ -25,6 +25,7 @@ func contenders() []contender {
 		{"asynq, as it comes", versions("asynq", "github.com/hibiken/asynq") + ", " + redisVersion(), startAsynq(0)},
 		{"asynq, looking every 20 ms", versions("asynq", "github.com/hibiken/asynq") + ", " + redisVersion(), startAsynq(20 * time.Millisecond)},
 		{"River", versions("River", "github.com/riverqueue/river") + ", " + postgresVersion(), startRiver},
+		{"River, many at once, fetching every 1 ms", versions("River", "github.com/riverqueue/river") + ", " + postgresVersion(), startTunedRiver},
 	}
 }
 
