@@ -48,7 +48,7 @@ func closeAll(tb testing.TB, all ...*Workspace) {
 // content; what git says of them; and what its index says without a look inside.
 const census = `find . -path ./.git -prune -o -printf '%y %m %p %l\n' | sort
 find . -path ./.git -prune -o -type f -print0 | sort -z | xargs -0 sha1sum
-git diff-files; git status --porcelain --ignored; git ls-files -s; git for-each-ref; git log --oneline; git fsck`
+git diff-files; git -c core.fsmonitor=false diff-files; git status --porcelain --ignored; git ls-files -s; git for-each-ref; git log --oneline; git fsck`
 
 // TestDeltas goes from commit to commit, over deltas and with whole templates,
 // and finds the same.
@@ -69,19 +69,23 @@ func TestDeltas(t *testing.T) {
 		}
 	}
 	repo, commits := past(t, scripts...)
-	s := openAs(t, Overlay, Limits{})
+	s, told := openAs(t, Overlay, Limits{}), openAs(t, Overlay, monitored)
 	deltas, deepest := 0, 0
 	for i, commit := range commits {
 		whole := openAs(t, Overlay, Limits{})
-		a, b := prepareAt(t, s, repo, commit), prepareAt(t, whole, repo, commit)
-		if got, want := act(t, a, census), act(t, b, census); got != want {
+		a, b, c := prepareAt(t, s, repo, commit), prepareAt(t, whole, repo, commit), prepareAt(t, told, repo, commit)
+		want := act(t, b, census)
+		if got := act(t, a, census); got != want {
 			t.Errorf("commit %d, over %d others: got\n%s\nwant\n%s", i, len(a.base.Trees)-1, got, want)
+		}
+		if got := act(t, c, census); got != want {
+			t.Errorf("commit %d, over %d others, with a monitor: got\n%s\nwant\n%s", i, len(c.base.Trees)-1, got, want)
 		}
 		if len(b.base.Trees) != 1 {
 			t.Errorf("a template over nothing has %d directories", len(b.base.Trees))
 		}
 		deltas, deepest = deltas+min(1, len(a.base.Trees)-1), max(deepest, len(a.base.Trees))
-		closeAll(t, a, b)
+		closeAll(t, a, b, c)
 	}
 	if deltas < len(commits)/2 || deepest != 4 {
 		t.Errorf("%d deltas, at most %d directories: that proves little", deltas, deepest)

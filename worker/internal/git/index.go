@@ -49,12 +49,31 @@ func ReadIndex(path string) (entries []Entry, written time.Time, err error) {
 	if err != nil {
 		return nil, time.Time{}, err
 	}
-	for _, size := range []int{20, 32} {
-		if entries, err = parseIndex(data, size); err == nil {
-			return entries, info.ModTime(), nil
+	if entries, _, err = parse(data); err != nil {
+		return nil, time.Time{}, fmt.Errorf("index %s: %w", path, err)
+	}
+	return entries, info.ModTime(), nil
+}
+
+// parse reads an index whose objects' names have oid bytes.
+func parse(data []byte) (entries []Entry, oid int, err error) {
+	for _, oid = range []int{sha1.Size, sha256.Size} {
+		if entries, err = parseIndex(data, oid); err == nil {
+			break
 		}
 	}
-	return nil, time.Time{}, fmt.Errorf("index %s: %w", path, err)
+	return entries, oid, err
+}
+
+// entrySize is that of an entry, which is padded with one to eight NULs to a multiple of eight.
+func entrySize(oid, path int) int { return (40 + oid + 2 + path + 8) &^ 7 }
+
+// newSum is the hash that names objects in so many bytes.
+func newSum(oid int) hash.Hash {
+	if oid == sha256.Size {
+		return sha256.New()
+	}
+	return sha1.New() // git's names, not ours
 }
 
 func parseIndex(data []byte, oid int) ([]Entry, error) {
@@ -70,8 +89,7 @@ func parseIndex(data []byte, oid int) ([]Entry, error) {
 			return nil, fmt.Errorf("ends in the middle of an entry")
 		}
 		end := bytes.IndexByte(rest[fixed:], 0)
-		// An entry is padded with one to eight NULs to a multiple of eight.
-		whole := (fixed + end + 8) &^ 7
+		whole := entrySize(oid, end)
 		if end <= 0 || whole > len(rest) || !entryFlags(rest[fixed-2:fixed], end) {
 			return nil, fmt.Errorf("has an entry that cannot be read")
 		}
@@ -110,12 +128,35 @@ func WriteIndex(path string, entries []Entry) error {
 		data = append(data, e.Path...)
 		data = append(data, make([]byte, 8-(len(data)-begin)%8)...)
 	}
-	var sum hash.Hash = sha1.New() // git's names, not ours
-	if oid == sha256.Size {
-		sum = sha256.New()
-	}
+	sum := newSum(oid)
 	sum.Write(data)
 	return os.WriteFile(path, sum.Sum(data), 0o600)
+}
+
+// SetOwner changes what an index of version 2 says of the files' owner and of their times.
+// Git compares that with the files, and reads those where it differs.
+func SetOwner(path string, uid, gid uint32, times time.Time) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	entries, oid, err := parse(data)
+	if err != nil {
+		return fmt.Errorf("index %s: %w", path, err)
+	}
+	when := binary.BigEndian.AppendUint32(nil, uint32(times.Unix()))
+	when = binary.BigEndian.AppendUint32(when, uint32(times.Nanosecond()))
+	at := data[12:]
+	for _, e := range entries {
+		copy(at, when)     // of the change
+		copy(at[8:], when) // of the content
+		binary.BigEndian.PutUint32(at[28:], uid)
+		binary.BigEndian.PutUint32(at[32:], gid)
+		at = at[entrySize(oid, len(e.Path)):]
+	}
+	sum := newSum(oid)
+	sum.Write(data[:len(data)-oid])
+	return os.WriteFile(path, sum.Sum(data[:len(data)-oid]), 0o644)
 }
 
 // entryFlags checks that flags are those of a merged, plain entry with a path of n

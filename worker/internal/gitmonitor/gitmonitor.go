@@ -25,17 +25,24 @@ const hookWord = "changed-files"
 // nothing.
 const token = "1"
 
-// Prepare is a script for a shell in a jail that shows a template at its place. It makes
-// git note that no file differs, and ask the hook from then on. Versions of git before
-// 2.37 do not know all forms of an answer, so for them it does nothing.
-const Prepare = `version=$(git version) && version=${version#git version }
+// Nothing is the beginning of a script for a shell in a jail that shows a template at its
+// place: it sets the variable nothing to a hook that says that no file has changed. Versions
+// of git before 2.37 do not know all forms of an answer, so with them it is empty, which is
+// no hook.
+const Nothing = `nothing= && version=$(git version) && version=${version#git version }
 major=${version%%.*} && minor=${version#*.} && minor=${minor%%.*}
-if [ "$major" -gt 2 ] || [ "$minor" -ge 37 ]; then
-	nothing='printf "` + token + `\0" #'
+if [ "$major" -gt 2 ] || [ "$minor" -ge 37 ]; then nothing='printf "` + token + `\0" #'; fi
+`
+
+// Prepare follows [Nothing]. It makes git note that no file differs, and ask the hook from
+// then on. Where there is none, git notes only what the files look like.
+const Prepare = `if [ "$nothing" ]; then
 	git config core.fsmonitorHookVersion 2
-	git -c "core.fsmonitor=$nothing" update-index --fsmonitor --untracked-cache
+	git -c "core.fsmonitor=$nothing" update-index -q --index-version 4 --fsmonitor --untracked-cache
 	git -c "core.fsmonitor=$nothing" status --porcelain
 	git config core.fsmonitor '` + hookCommand + `'
+else
+	git update-index -q --index-version 4 --refresh
 fi`
 
 // hookCommand asks in jails that show what it needs: a worker of an earlier release on the

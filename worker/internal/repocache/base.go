@@ -64,6 +64,7 @@ func (m *mirror) base(ctx context.Context, t target) (_ *Base, err error) {
 		if err := m.discard(ctx); err != nil {
 			return nil, err
 		}
+		m.apart = true
 		err = m.build(ctx, l, t)
 	}
 	if err != nil {
@@ -140,6 +141,11 @@ func (m *mirror) fill(ctx context.Context, l *disk.Lock, dir string, t target) e
 	if err != nil {
 		return err
 	}
+	if depth == 0 && !m.apart {
+		if err := m.shareHistory(ctx, repo, t.commit); err != nil {
+			return err
+		}
+	}
 	own := git.Remote{URL: m.path("mirror.git"), Local: true, Trust: m.cache.cfg.Access.Trust}
 	repo.Progress = m.progress.Of("history")
 	if err := repo.Fetch(ctx, own, depth, t.commit); err != nil {
@@ -150,15 +156,20 @@ func (m *mirror) fill(ctx context.Context, l *disk.Lock, dir string, t target) e
 		refs = append(refs, "refs/remotes/origin/"+t.branch)
 	}
 	for _, name := range refs {
-		ref := filepath.Join(repo.Dir, name)
-		if err := os.MkdirAll(filepath.Dir(ref), 0o755); err != nil {
-			return err
-		}
-		if err := os.WriteFile(ref, []byte(t.commit+"\n"), 0o644); err != nil {
+		if err := writeRef(repo.Dir, name, t.commit); err != nil {
 			return err
 		}
 	}
 	return repo.Run(ctx, "read-tree", t.commit)
+}
+
+// writeRef gives a commit a name in a git directory that no other process uses.
+func writeRef(dir, name, commit string) error {
+	ref := filepath.Join(dir, name)
+	if err := os.MkdirAll(filepath.Dir(ref), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(ref, []byte(commit+"\n"), 0o644)
 }
 
 // depth is how many commits of history a workspace gets: all, unless that

@@ -15,6 +15,7 @@ import (
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/worker/internal/disk"
 	"github.com/penstock-run/penstock/worker/internal/git"
+	"github.com/penstock-run/penstock/worker/internal/gitmonitor"
 )
 
 // A template is whole, or a delta over that of another commit. A delta has the files
@@ -125,24 +126,12 @@ func (m *mirror) nearest(b *Base) (*Base, error) {
 // templates lists the bases on whose templates another one may lie, the last
 // used first.
 func (m *mirror) templates() ([]*Base, error) {
-	entries, err := entriesOf(m.path("bases"))
-	if err != nil {
-		return nil, err
-	}
-	used := map[*Base]int64{}
-	var found []*Base
-	for _, e := range entries {
-		b := &Base{Dir: filepath.Join(m.path("bases"), e.Name())}
-		info, gone := e.Info()
+	all, err := m.newest()
+	return slices.DeleteFunc(all, func(b *Base) bool {
+		var err error
 		b.Trees, err = b.stack()
-		if gone != nil || err != nil || len(b.Trees) == maxTrees || len(strings.Join(b.Trees, ":")) > maxTreePaths {
-			continue
-		}
-		used[b] = info.ModTime().UnixNano()
-		found = append(found, b)
-	}
-	slices.SortFunc(found, func(a, b *Base) int { return cmp.Compare(used[b], used[a]) })
-	return found, nil
+		return err != nil || len(b.Trees) == maxTrees || len(strings.Join(b.Trees, ":")) > maxTreePaths
+	}), err
 }
 
 // distance counts the files in which two commits differ. It is not ok if one
@@ -172,10 +161,8 @@ func distance(c, other git.Listing) (n int, ok bool) {
 
 // deltaScript lets git go from one commit to the other; the kernel keeps what
 // that takes. The arguments are what only the one below has in its git
-// directory.
-const deltaScript = `set -e
-rm -f -- "$@"
-git read-tree -u --reset HEAD`
+// directory. Git takes over what it has noted of the other files.
+const deltaScript = "set -e\nrm -f -- \"$@\"\n" + gitmonitor.Nothing + `git -c "core.fsmonitor=$nothing" read-tree -u --reset HEAD`
 
 // delta fills a template with what differs from the one below.
 func (b *Base) delta(ctx context.Context, below *Base, fresh string) error {
@@ -184,7 +171,7 @@ func (b *Base) delta(ctx context.Context, below *Base, fresh string) error {
 		return err
 	}
 	args := append([]string{"sh", "-c", deltaScript, "sh"}, surplus...)
-	if err := b.inside(ctx, sandbox.Spec{Workspace: filepath.Join(fresh, "tree"), Lower: below.Trees, Args: args}); err != nil {
+	if err := b.inside(ctx, sandbox.Spec{Workspace: filepath.Join(fresh, "tree"), Lower: below.Trees, Args: args}, nil); err != nil {
 		return err
 	}
 	return os.WriteFile(filepath.Join(fresh, "below"), []byte(filepath.Base(below.Dir)), 0o600)

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/penstock-run/penstock/worker/internal/disk"
 )
 
@@ -308,9 +310,10 @@ func sizeOf(dir string) (size int64, err error) {
 		case d.IsDir():
 			return nil
 		}
-		info, err := d.Info()
+		var st unix.Stat_t
+		err = unix.Lstat(name, &st)
 		if err == nil {
-			size += info.Size()
+			size += st.Size / int64(max(1, st.Nlink)) // bases share packs
 		}
 		return err
 	})

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -94,24 +95,45 @@ func (b *Base) fillOver(ctx context.Context, l *disk.Lock, below *Base, fresh st
 	if err != nil {
 		return err
 	}
-	if err := backdate(dir, time.Now().Add(-time.Minute)); err != nil {
+	old := time.Now().Add(-time.Minute)
+	if err := backdate(dir, old); err != nil {
+		return err
+	}
+	monitored, err := b.monitorPays()
+	if err != nil {
 		return err
 	}
 	// Git records what the files look like from inside a jail: there they have other
 	// owners. With an index that does not match, the first command of every agent would
 	// read every file.
-	script := "set -e\ngit update-index -q --index-version 4 --refresh\n"
-	monitored, err := b.monitorPays()
-	if err != nil {
-		return err
+	if !monitored {
+		return b.inside(ctx, sandbox.Spec{Workspace: dir, Lower: lower, Args: []string{"git", "update-index", "-q", "--index-version", "4", "--refresh"}}, nil)
 	}
-	if monitored {
-		script += gitmonitor.Prepare
+	if below == nil {
+		if err := b.foretell(ctx, dir, old); err != nil {
+			return err
+		}
 	}
-	if err := b.inside(ctx, sandbox.Spec{Workspace: dir, Lower: lower, Args: []string{"sh", "-c", script}}); err != nil || !monitored {
+	script := "set -e\n" + gitmonitor.Nothing + gitmonitor.Prepare
+	if err := b.inside(ctx, sandbox.Spec{Workspace: dir, Lower: lower, Args: []string{"sh", "-c", script}}, nil); err != nil {
 		return err
 	}
 	return list(filepath.Join(fresh, directoriesFile), append([]string{dir}, lower...)...)
+}
+
+// foretell writes into the index of a whole template what git in a jail will see of the files,
+// so that it does not read all of them. It looks at one of them there; git looks at the others
+// by itself, and reads those that are different.
+func (b *Base) foretell(ctx context.Context, dir string, times time.Time) error {
+	var said bytes.Buffer
+	if err := b.inside(ctx, sandbox.Spec{Workspace: dir, Args: []string{"stat", "-c", "%u %g", ".git/config"}}, &said); err != nil {
+		return err
+	}
+	var uid, gid uint32
+	if _, err := fmt.Sscan(said.String(), &uid, &gid); err != nil {
+		return fmt.Errorf("stat in a jail printed %q: %w", said.String(), err)
+	}
+	return git.SetOwner(filepath.Join(dir, ".git/index"), uid, gid, times)
 }
 
 // templateConfig makes the agent's git fast over a template. A small index is
@@ -188,15 +210,15 @@ func copyWithoutObjects(to, from string) error {
 	})
 }
 
-// inside runs git in a jail that shows a template which is being made.
-func (b *Base) inside(ctx context.Context, spec sandbox.Spec) error {
+// inside runs a program in a jail that shows a template which is being made.
+func (b *Base) inside(ctx context.Context, spec sandbox.Spec, out io.Writer) error {
 	var said bytes.Buffer
 	spec.Env = []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=" + sandbox.HomePath, "LC_ALL=C", "GIT_CONFIG_NOSYSTEM=1"}
 	spec.Mounts = []sandbox.Mount{{Source: b.Objects(), Target: ObjectsPath}}
 	spec.Preset, spec.Label = sandbox.PresetOffline, "template"
-	exit, err := b.mirror.cache.cfg.Jail.Run(ctx, spec, sandbox.Streams{Stderr: &git.LimitedWriter{To: &said, Left: 4 << 10}})
+	exit, err := b.mirror.cache.cfg.Jail.Run(ctx, spec, sandbox.Streams{Stdout: out, Stderr: &git.LimitedWriter{To: &said, Left: 4 << 10}})
 	if err == nil && !exit.Success() {
-		err = fmt.Errorf("git ended with %v: %s", exit, strings.TrimSpace(said.String()))
+		err = fmt.Errorf("%s ended with %v: %s", spec.Args[0], exit, strings.TrimSpace(said.String()))
 	}
 	return err
 }
