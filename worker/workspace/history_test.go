@@ -1,9 +1,13 @@
 package workspace
 
 import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -90,25 +94,54 @@ func TestHistoryIsJoined(t *testing.T) {
 	}
 }
 
+// A server of files gives packs as they are, with what is on other branches.
+func TestHistoryOfAServerOfFiles(t *testing.T) {
+	t.Parallel()
+	repo, commits := past(t, "echo one > one")
+	sh(t, repo, "git checkout -q -b aside; echo secret > aside; git add -A; git commit -qm aside; git checkout -q main; git gc -q; git update-server-info")
+	server := httptest.NewServer(http.FileServer(http.Dir(filepath.Join(repo, ".git"))))
+	t.Cleanup(server.Close)
+	s := openAs(t, Overlay, Limits{})
+	w := prepareAt(t, s, server.URL, commits[1])
+	script := "git cat-file -e " + run(t, repo, "git", "rev-parse", "aside") + " 2>/dev/null && echo there; git fsck 2>&1; cat one"
+	if got := act(t, w, script); got != "one\n" {
+		t.Errorf("got %q", got)
+	}
+	closeAll(t, w)
+}
+
 // What is damaged is not taken over for ever.
 func TestADamagedHistoryIsNotTakenOver(t *testing.T) {
 	t.Parallel()
 	repo, commits := past(t, "echo one > one", "echo two > two")
-	s := openAs(t, Overlay, Limits{})
-	closeAll(t, prepareAt(t, s, repo, commits[0]))
-	first := prepareAt(t, s, repo, commits[1])
-	for name := range packs(t, first) { // of which one is the mirror's, too
-		name = filepath.Join(first.base.Objects(), "pack", name)
-		if err := os.Chmod(name, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Truncate(name, 100); err != nil {
-			t.Fatal(err)
+	for name, damage := range map[string]func(f *os.File, size int64) error{
+		"cut":     func(f *os.File, size int64) error { return f.Truncate(size / 2) },
+		"changed": func(f *os.File, size int64) error { _, err := f.WriteAt(make([]byte, size-100), 50); return err },
+	} {
+		for _, before := range [][]string{nil, {commits[0]}} { // without, the mirror is damaged, too
+			s := openAs(t, Overlay, Limits{})
+			for _, c := range before {
+				closeAll(t, prepareAt(t, s, repo, c))
+			}
+			first := prepareAt(t, s, repo, commits[1])
+			for pack, info := range packs(t, first) {
+				pack = filepath.Join(first.base.Objects(), "pack", pack)
+				if err := os.Chmod(pack, 0o600); err != nil {
+					t.Fatal(err)
+				}
+				f, err := os.OpenFile(pack, os.O_WRONLY, 0)
+				if err == nil && (before == nil || info.Sys().(*syscall.Stat_t).Nlink == 1) {
+					err = errors.Join(damage(f, info.Size()), f.Close())
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			second := prepareAt(t, s, repo, commits[2])
+			if got := act(t, second, "git fsck 2>&1; git status --porcelain; cat two"); got != "two\n" {
+				t.Errorf("%s, after %d others: got %q", name, len(before), got)
+			}
+			closeAll(t, first, second)
 		}
 	}
-	second := prepareAt(t, s, repo, commits[2])
-	if got := act(t, second, "git fsck 2>&1; git status --porcelain; cat two"); got != "two\n" {
-		t.Errorf("got %q", got)
-	}
-	closeAll(t, first, second)
 }

@@ -64,7 +64,6 @@ func (m *mirror) base(ctx context.Context, t target) (_ *Base, err error) {
 		if err := m.discard(ctx); err != nil {
 			return nil, err
 		}
-		m.apart = true
 		err = m.build(ctx, l, t)
 	}
 	if err != nil {
@@ -141,7 +140,7 @@ func (m *mirror) fill(ctx context.Context, l *disk.Lock, dir string, t target) e
 	if err != nil {
 		return err
 	}
-	if depth == 0 && !m.apart {
+	if depth == 0 {
 		if err := m.shareHistory(ctx, repo, t.commit); err != nil {
 			return err
 		}

@@ -1,12 +1,17 @@
 package repocache
 
 import (
+	"bytes"
 	"cmp"
 	"context"
-	"io/fs"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/penstock-run/penstock/worker/internal/git"
@@ -17,25 +22,22 @@ import (
 const maxShared = 20
 
 // shareHistory lets a new base begin with objects that are here already and belong to the
-// history of its commit: those of a mirror that was asked for nothing else, or of the base of an
-// ancestor. Other objects of the mirror are not for its agent. The files are linked, since
-// nothing changes them. A fetch adds what is missing.
+// history of its commit: those of a mirror that has nothing else, or of the base of an ancestor.
+// Other objects of the mirror are not for its agent. The files are linked, since nothing changes
+// them. A fetch adds what is missing.
 func (m *mirror) shareHistory(ctx context.Context, repo git.Repo, commit string) error {
 	if isShallow(m.path("mirror.git")) {
 		return nil
 	}
-	have, packs := commit, []string(nil)
-	only, err := m.hasOnly(commit)
-	if err != nil {
-		return err
+	have, packs := commit, m.onlyPack(ctx, commit)
+	if packs == nil && m.used { // else this is a second try, and what is damaged can be a base
+		var err error
+		if have, packs, err = m.ancestor(ctx, commit); err != nil {
+			return err
+		}
 	}
-	if only {
-		packs, err = packsOf(m.path("mirror.git"))
-	} else {
-		have, packs, err = m.ancestor(ctx, commit)
-	}
-	if err != nil || len(packs) == 0 {
-		return err
+	if packs == nil {
+		return nil
 	}
 	for _, name := range packs {
 		if err := os.Link(name, filepath.Join(repo.Dir, "objects/pack", filepath.Base(name))); err != nil {
@@ -45,20 +47,36 @@ func (m *mirror) shareHistory(ctx context.Context, repo git.Repo, commit string)
 	return writeRef(repo.Dir, "refs/heads/"+git.AgentBranch, have)
 }
 
-// hasOnly reports whether the mirror was asked for nothing but a commit.
-func (m *mirror) hasOnly(commit string) (bool, error) {
-	var refs []string
-	dir := m.path("mirror.git/refs")
-	err := filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
-		if err == nil && !d.IsDir() {
-			refs = append(refs, name)
-		}
-		return err
-	})
-	if _, packed := os.Stat(m.path("mirror.git/packed-refs")); packed == nil {
-		return false, err
+// onlyPack returns the files of the mirror's pack if all of its objects are in the history of a
+// commit, and that has no others. Else it returns nil, also for a mirror that is damaged: making
+// the base finds that.
+func (m *mirror) onlyPack(ctx context.Context, commit string) []string {
+	files, err := packsOf(m.path("mirror.git"))
+	if err != nil || len(files) != 2 {
+		return nil
 	}
-	return slices.Equal(refs, []string{filepath.Join(dir, "commits", commit)}), err
+	count, err := objectsIn(files[0])
+	if err != nil {
+		return nil
+	}
+	reachable, err := m.repo().Output(ctx, "rev-list", "--objects", "--count", commit)
+	if err != nil || reachable != strconv.FormatUint(uint64(count), 10) {
+		return nil
+	}
+	return files
+}
+
+// objectsIn returns the number of objects in a pack, by its index of version 2: the last entry of
+// its first table.
+func objectsIn(index string) (uint32, error) {
+	f, err := os.Open(index)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	var n [4]byte
+	_, err = f.ReadAt(n[:], 8+255*4)
+	return binary.BigEndian.Uint32(n[:]), err
 }
 
 // ancestor finds a base, among those used last, whose commit is an ancestor of another.
@@ -104,16 +122,47 @@ func isShallow(dir string) bool {
 	return err == nil && cut.Size() > 0
 }
 
-// packsOf lists the files of a repository's packs. There are none where a pack is not whole.
+// packsOf lists the files of a repository's packs. The error says that one is not whole.
 func packsOf(dir string) ([]string, error) {
 	packs, err := filepath.Glob(filepath.Join(dir, "objects/pack/pack-*.pack"))
 	var files []string
 	for _, pack := range packs {
 		index := strings.TrimSuffix(pack, ".pack") + ".idx"
-		if _, err := os.Stat(index); err != nil {
+		if err := checkPack(pack, index); err != nil {
 			return nil, err
 		}
 		files = append(files, index, pack)
 	}
 	return files, err
+}
+
+// checkPack compares the hash at the end of a pack with that in its index, as git does when it
+// opens one: gitformat-pack(5).
+func checkPack(pack, index string) error {
+	id := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(pack), "pack-"), ".pack")
+	size := int64(hex.DecodedLen(len(id)))
+	own, err := tail(pack, size, 0)
+	if err != nil {
+		return err
+	}
+	noted, err := tail(index, size, size)
+	if err == nil && !bytes.Equal(own, noted) {
+		err = fmt.Errorf("pack %s is damaged", pack)
+	}
+	return err
+}
+
+// tail reads so many bytes that so many others follow to the end of a file.
+func tail(name string, size, after int64) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if _, err := f.Seek(-size-after, io.SeekEnd); err != nil {
+		return nil, err
+	}
+	data := make([]byte, size)
+	_, err = io.ReadFull(f, data)
+	return data, err
 }

@@ -24,7 +24,6 @@ type mirror struct {
 	source source.Source
 	cache  *Cache
 	used   bool // it was there before
-	apart  bool // bases take over nothing from others: something here is damaged
 
 	progress Progress
 }
