@@ -144,6 +144,9 @@ func openJailed(tb testing.TB, limits Limits) *Spaces {
 	return openAs(tb, Clone, limits)
 }
 
+// monitored are limits with which small repositories have a monitor.
+var monitored = Limits{MonitoredFiles: 1}
+
 func openAs(tb testing.TB, strategy Strategy, limits Limits) *Spaces {
 	tb.Helper()
 	jail := &bwrap.Backend{}

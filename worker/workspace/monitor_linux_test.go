@@ -10,9 +10,6 @@ import (
 	"github.com/penstock-run/penstock/sandbox/sandboxtest"
 )
 
-// monitored are limits with which small repositories have a monitor.
-var monitored = Limits{MonitoredFiles: 1}
-
 // branchyRepo makes a repository with some directories and two branches.
 func branchyRepo(tb testing.TB) string {
 	tb.Helper()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/penstock-run/penstock/worker/internal/disk"
 	"github.com/penstock-run/penstock/worker/internal/git"
+	"github.com/penstock-run/penstock/worker/internal/packs"
 )
 
 // A Base is common to all workspaces of one commit: a git directory to copy and an
@@ -141,7 +142,7 @@ func (m *mirror) fill(ctx context.Context, l *disk.Lock, dir string, t target) e
 		return err
 	}
 	if depth == 0 {
-		if err := m.shareHistory(ctx, repo, t.commit); err != nil {
+		if err := m.share(ctx, repo.Dir, t.commit); err != nil {
 			return err
 		}
 	}
@@ -160,6 +161,26 @@ func (m *mirror) fill(ctx context.Context, l *disk.Lock, dir string, t target) e
 		}
 	}
 	return repo.Run(ctx, "read-tree", t.commit)
+}
+
+// share lets a new base begin with history that is here already. Other objects of the mirror
+// are not for its agent. A fetch adds what is missing.
+func (m *mirror) share(ctx context.Context, into, commit string) error {
+	var holders []packs.Holder
+	if m.used { // else this can be a second try, and what is damaged can be a base
+		bases, err := newest(m.path("bases"))
+		if err != nil {
+			return err
+		}
+		for _, b := range bases[:min(len(bases), candidates)] {
+			holders = append(holders, packs.Holder{Dir: b.Git(), Commit: b.Commit})
+		}
+	}
+	have, err := packs.Share(ctx, into, m.repo(), holders, commit)
+	if err != nil || have == "" {
+		return err
+	}
+	return writeRef(into, "refs/heads/"+git.AgentBranch, have)
 }
 
 // writeRef gives a commit a name in a git directory that no other process uses.

@@ -108,7 +108,7 @@ func (m *mirror) nearest(b *Base) (*Base, error) {
 	if err != nil {
 		return nil, err
 	}
-	others, err := m.templates()
+	others, err := templates(m.path("bases"))
 	if err != nil {
 		return nil, err
 	}
@@ -123,15 +123,34 @@ func (m *mirror) nearest(b *Base) (*Base, error) {
 	return best, nil
 }
 
-// templates lists the bases on whose templates another one may lie, the last
+// templates lists the bases in a directory on whose templates another one may lie, the last
 // used first.
-func (m *mirror) templates() ([]*Base, error) {
-	all, err := m.newest()
+func templates(dir string) ([]*Base, error) {
+	all, err := newest(dir)
 	return slices.DeleteFunc(all, func(b *Base) bool {
 		var err error
 		b.Trees, err = b.stack()
 		return err != nil || len(b.Trees) == maxTrees || len(strings.Join(b.Trees, ":")) > maxTreePaths
 	}), err
+}
+
+// newest lists the bases in a directory, the last used first.
+func newest(dir string) ([]*Base, error) {
+	entries, err := entriesOf(dir)
+	if err != nil {
+		return nil, err
+	}
+	used := map[*Base]int64{}
+	var found []*Base
+	for _, e := range entries {
+		if info, gone := e.Info(); gone == nil {
+			b := BaseAt(filepath.Join(dir, e.Name()))
+			used[b] = info.ModTime().UnixNano()
+			found = append(found, b)
+		}
+	}
+	slices.SortFunc(found, func(a, b *Base) int { return cmp.Compare(used[b], used[a]) })
+	return found, nil
 }
 
 // distance counts the files in which two commits differ. It is not ok if one

@@ -16,6 +16,6 @@
 //	mirrors/<remote>/bases/<commit>  with "git", "index", and "template"
 //	  …/layers/<key>                 with "files", and "layer.json", written last
 //
-// A template is whole, or a delta over that of another commit. A damaged mirror is
-// fetched anew.
+// A template is whole, or a delta over that of another commit. Bases share packs of their
+// histories by links. A damaged mirror is fetched anew.
 package repocache

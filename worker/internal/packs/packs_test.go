@@ -1,0 +1,67 @@
+package packs
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/penstock-run/penstock/worker/internal/git"
+)
+
+func sh(t *testing.T, dir, script string) string {
+	t.Helper()
+	cmd := exec.Command("sh", "-ec", script)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1",
+		"GIT_AUTHOR_NAME=A", "GIT_AUTHOR_EMAIL=a@example.org", "GIT_COMMITTER_NAME=A", "GIT_COMMITTER_EMAIL=a@example.org")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return strings.TrimSuffix(string(out), "\n")
+}
+
+// Only a history that is whole, and that of an ancestor, is shared.
+func TestShare(t *testing.T) {
+	t.Parallel()
+	for _, format := range []string{"sha1", "sha256"} {
+		dir := t.TempDir()
+		sh(t, dir, "git init -q -b main --object-format="+format+` mirror; cd mirror
+for i in 1 2 3; do echo $i > f; git add f; git commit -qm $i; done; git checkout -q -b aside HEAD^; echo x > f; git commit -qam aside; git checkout -q main; git repack -adq
+cd ..; for n in 2 3; do git init -q --bare --object-format=`+format+` at$n; done
+git -C at2 fetch -q --keep ../mirror $(git -C mirror rev-parse main~1); git -C at3 fetch -q --keep ../mirror main
+cp -r at2 cut; git -C cut rev-parse FETCH_HEAD > cut/shallow
+cp -r at2 damaged; chmod u+w damaged/objects/pack/*; for p in damaged/objects/pack/*.pack; do truncate -s 60 $p; done
+git init -q --bare --object-format=`+format+` alone; git -C alone fetch -q --keep ../mirror main`)
+		commits := strings.Fields(sh(t, filepath.Join(dir, "mirror"), "git rev-parse main~2 main~1 main aside"))
+		one, two, three, aside := commits[0], commits[1], commits[2], commits[3]
+		holder := func(name, commit string) Holder { return Holder{filepath.Join(dir, name), commit} }
+		for _, c := range []struct {
+			mirror, commit string
+			holders        []Holder
+			want           string
+		}{
+			{"mirror/.git", three, []Holder{holder("at2", two)}, two},
+			{"mirror/.git", aside, []Holder{holder("at3", three), holder("at2", two)}, two},
+			{"mirror/.git", one, []Holder{holder("at3", three), holder("at2", two)}, ""},
+			{"mirror/.git", three, []Holder{holder("cut", two), holder("damaged", two), holder("none", two)}, ""},
+			{"mirror/.git", three, nil, ""}, // it has another branch
+			{"alone", three, nil, three},
+			{"alone", two, nil, ""}, // of which it has more
+			{"damaged", two, nil, ""},
+			{"cut", two, nil, ""},
+		} {
+			into := filepath.Join(t.TempDir(), "into")
+			if err := os.MkdirAll(filepath.Join(into, "objects/pack"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			have, err := Share(t.Context(), into, git.Repo{Dir: filepath.Join(dir, c.mirror)}, c.holders, c.commit)
+			files, _ := filepath.Glob(filepath.Join(into, "objects/pack/*"))
+			if err != nil || have != c.want || len(files) != 2*min(1, len(c.want)) {
+				t.Errorf("%s: %.9s from %s: got %q with %d files, err %v, want %q", format, c.commit, c.mirror, have, len(files), err, c.want)
+			}
+		}
+	}
+}
