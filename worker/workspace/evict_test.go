@@ -59,7 +59,8 @@ func TestEvictionOfABusyRepository(t *testing.T) {
 	}
 }
 
-// filesIn sums up the lengths of the files below a directory.
+// filesIn sums up the lengths of the files below a directory, and its part of those that it
+// shares with others.
 func filesIn(t *testing.T, dir string) (total int64) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
@@ -68,7 +69,7 @@ func filesIn(t *testing.T, dir string) (total int64) {
 		}
 		info, err := d.Info()
 		if err == nil {
-			total += info.Size()
+			total += info.Size() / int64(info.Sys().(*syscall.Stat_t).Nlink)
 		}
 		return err
 	})

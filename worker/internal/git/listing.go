@@ -1,7 +1,6 @@
 package git
 
 import (
-	"path"
 	"sort"
 	"strings"
 )
@@ -36,7 +35,7 @@ func (l Listing) Below(dir string) Listing {
 func (l Listing) Attributes() []Entry {
 	var found []Entry
 	for _, e := range l {
-		if path.Base(e.Path) == ".gitattributes" {
+		if before, ok := strings.CutSuffix(e.Path, ".gitattributes"); ok && (before == "" || strings.HasSuffix(before, "/")) {
 			found = append(found, e)
 		}
 	}
