@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/worker/agent"
@@ -14,6 +17,9 @@ import (
 
 // errand is the prompt of a subagent.
 const errand = promptWord + ": say " + nextWord
+
+// subagentTime is how long the model of an agent waits for the first request of its subagent.
+const subagentTime = 20 * time.Second
 
 // A delegate is how a model starts a subagent of an agent.
 type delegate struct {
@@ -35,15 +41,30 @@ func subagents(ctx context.Context, t *trial) error {
 	if err := needsModel(t); err != nil {
 		return err
 	}
-	by, offered := delegates[t.about.Protocol], false
+	by := delegates[t.about.Protocol]
+	var offered atomic.Bool
+	asked := make(chan struct{})
+	tell := sync.OnceFunc(func() { close(asked) })
 	s, err := t.run(ctx, task{launch: interactive, model: func(r agenttest.Request) agenttest.Reply {
+		if strings.Contains(r.First, errand) {
+			tell()
+		} else if r.Turn > 0 {
+			// Some agents do not wait for a subagent, and one that has just begun ends with them.
+			select {
+			case <-asked:
+			case <-time.After(subagentTime):
+			case <-ctx.Done():
+			}
+		}
 		switch {
 		case strings.Contains(r.First, errand) && slices.Contains(r.Tools, "complete_task") && r.Turn == 0:
 			return agenttest.Reply{Calls: []agenttest.Call{{Name: "complete_task", Input: map[string]any{"result": answerWord}}}}
 		case strings.Contains(r.First, errand), r.Turn > 0:
 			return answer(r)
 		}
-		offered = offered || slices.Contains(r.Tools, by.offered)
+		if slices.Contains(r.Tools, by.offered) {
+			offered.Store(true)
+		}
 		return agenttest.Reply{Calls: []agenttest.Call{by.call}}
 	}})
 	if err != nil {
@@ -59,7 +80,7 @@ func subagents(ctx context.Context, t *trial) error {
 		}
 	}
 	switch {
-	case !offered:
+	case !offered.Load():
 		return untried("the agent offers its model no subagents by a tool that this test knows")
 	case !slices.ContainsFunc(s.requests, func(r agenttest.Request) bool { return r.Turn == 0 && strings.Contains(r.First, errand) }):
 		return errors.Join(fmt.Errorf("its subagent did not ask the model"), s.ended())
