@@ -29,33 +29,39 @@ type Holder struct{ Dir, Commit string }
 // Share links packs into a git directory that shall have the history of a commit. They are those
 // of the mirror, which has that history, if it has nothing else; or those of the first holder of
 // an ancestor. It returns the commit whose history the directory has now, or "". What is damaged
-// is passed over, as far as that is found without reading all of it.
+// is passed over, as far as that is found without reading all of it, and so is what cannot be
+// linked.
 func Share(ctx context.Context, into string, mirror git.Repo, holders []Holder, commit string) (have string, err error) {
 	if isShallow(mirror.Dir) {
 		return "", nil
 	}
-	if files := onlyPack(ctx, mirror, commit); files != nil {
-		return commit, link(into, files)
+	if files := onlyPack(ctx, mirror, commit); files != nil && link(into, files) {
+		return commit, nil
 	}
 	for _, h := range holders {
 		files, err := packsOf(h.Dir)
 		if err != nil || isShallow(h.Dir) || len(files) == 0 || len(files) > maxFiles {
 			continue
 		}
-		if mirror.Run(ctx, "merge-base", "--is-ancestor", h.Commit, commit) == nil {
-			return h.Commit, link(into, files)
+		if mirror.Run(ctx, "merge-base", "--is-ancestor", h.Commit, commit) == nil && link(into, files) {
+			return h.Commit, nil
 		}
 	}
 	return "", ctx.Err()
 }
 
-func link(into string, files []string) error {
-	for _, name := range files {
-		if err := os.Link(name, filepath.Join(into, "objects/pack", filepath.Base(name))); err != nil {
-			return err
+// link gives a git directory all of these files, or none: some file systems have no links, and
+// each has a limit for those of a file.
+func link(into string, files []string) bool {
+	for n, name := range files {
+		if os.Link(name, filepath.Join(into, "objects/pack", filepath.Base(name))) != nil {
+			for _, done := range files[:n] {
+				_ = os.Remove(filepath.Join(into, "objects/pack", filepath.Base(done))) // at worst it stays, which harms nothing
+			}
+			return false
 		}
 	}
-	return nil
+	return true
 }
 
 // isShallow reports whether a repository's history is cut.

@@ -23,6 +23,27 @@ func sh(t *testing.T, dir, script string) string {
 	return strings.TrimSuffix(string(out), "\n")
 }
 
+// What cannot be linked is not shared, and leaves nothing.
+func TestShareWithoutLinks(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	sh(t, dir, "git init -q -b main; echo x > f; git add f; git commit -qm one; git repack -adq")
+	repo := git.Repo{Dir: filepath.Join(dir, ".git")}
+	files, err := packsOf(repo.Dir)
+	if err != nil || len(files) != 2 {
+		t.Fatalf("got %q, %v", files, err)
+	}
+	into := filepath.Join(t.TempDir(), "objects/pack")
+	if err := os.MkdirAll(filepath.Join(into, filepath.Base(files[1])), 0o755); err != nil { // in the place of the second file
+		t.Fatal(err)
+	}
+	have, err := Share(t.Context(), filepath.Join(into, "../.."), repo, nil, sh(t, dir, "git rev-parse HEAD"))
+	left, _ := filepath.Glob(filepath.Join(into, "*.idx"))
+	if err != nil || have != "" || len(left) != 0 {
+		t.Errorf("got %q, %v, and %q is left", have, err, left)
+	}
+}
+
 // Only a history that is whole, and that of an ancestor, is shared.
 func TestShare(t *testing.T) {
 	t.Parallel()
