@@ -152,7 +152,7 @@ var constructors = map[string]func(cli.Shell) *cobra.Command{
 	"serve": servecmd.New, "ui": uicmd.New, "worker": workercmd.New, "nats": natscmd.New, "mcp": mcpcmd.New,
 	"install": installcmd.New, "health": healthcmd.New, "sandbox": sandboxcmd.New, "doctor": doctorcmd.New,
 	"clean": cleancmd.New, "backup": backupcmd.New, "restore": backupcmd.NewRestore, "chaos": chaoscmd.New,
-	"bench": benchcmd.New, "docs": docscmd.New, "schema": aboutcmd.NewSchema, "config": aboutcmd.NewConfig,
+	"bench": benchcmd.New, "schema": aboutcmd.NewSchema, "config": aboutcmd.NewConfig,
 	"version": func(shell cli.Shell) *cobra.Command { return aboutcmd.NewVersion(shell, build()) },
 }
 
@@ -164,7 +164,8 @@ func subcommands(shell cli.Shell, args []string) []*cobra.Command {
 			return []*cobra.Command{one(shell)}
 		}
 	}
-	list := append(insidecmd.New(shell), aboutcmd.Topics()...)
+	list := append(insidecmd.New(shell), docscmd.New(shell)) // whose manual is of all
+	list = append(list, aboutcmd.Topics()...)
 	for _, name := range slices.Sorted(maps.Keys(constructors)) {
 		list = append(list, constructors[name](shell))
 	}
