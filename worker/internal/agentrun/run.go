@@ -192,6 +192,7 @@ type Attached struct {
 // ways to the process and from it.
 func (r *Run) Wait(ctx context.Context, p *sandbox.Process, a Attached) (sandbox.Exit, []error) {
 	api := r.begin(p, a.Stdin)
+	r.cfg.Current(r) // before there are events: who sees one may have something to say
 	close(r.begun)
 	var others errgroup.Group
 	gated, closeGate := context.WithCancel(ctx)
@@ -201,7 +202,6 @@ func (r *Run) Wait(ctx context.Context, p *sandbox.Process, a Attached) (sandbox
 	others.Go(func() error { r.watch(); return nil })
 	others.Go(func() error { r.keepCapsules(ctx); return nil })
 
-	r.cfg.Current(r)
 	exit, err := p.Wait()
 	r.cfg.Current(nil)
 	r.cfg.Lease.Ask(nil) // it waits for nothing any more
