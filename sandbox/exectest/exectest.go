@@ -1,5 +1,5 @@
-// Package exectest writes programs that tests execute, and skips tests whose programs are
-// missing.
+// Package exectest writes programs that tests execute, runs scripts for them, and skips tests
+// whose programs are missing.
 package exectest
 
 import (

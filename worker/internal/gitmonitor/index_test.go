@@ -4,26 +4,13 @@ import (
 	"bytes"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-)
 
-// run runs a script in a directory, and returns what it prints.
-func run(t *testing.T, dir, script string) string {
-	t.Helper()
-	cmd := exec.Command("sh", "-ec", script)
-	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1",
-		"GIT_AUTHOR_NAME=A", "GIT_AUTHOR_EMAIL=a@example.org", "GIT_COMMITTER_NAME=A", "GIT_COMMITTER_EMAIL=a@example.org")
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%s: %v", script, err)
-	}
-	return string(out)
-}
+	"github.com/penstock-run/penstock/sandbox/exectest"
+)
 
 // repository has names of all lengths, which decide how version 2 pads them, and of
 // directories that share beginnings, which decide what version 4 leaves out.
@@ -41,7 +28,7 @@ func repository(t *testing.T) string {
 			t.Fatal(err)
 		}
 	}
-	run(t, dir, "git init -q; git add -A; git commit -qm one; touch intended; git add -N intended; git update-index --skip-worktree d/n") // two of these need version 3
+	exectest.Script(t, dir, "git init -q; git add -A; git commit -qm one; touch intended; git add -N intended; git update-index --skip-worktree d/n") // two of these need version 3
 	return dir
 }
 
@@ -59,16 +46,16 @@ func TestNamesOfAnIndex(t *testing.T) {
 	empty := index(t, gitInit(t))
 	for _, version := range []string{"3", "4", "2"} {
 		if version == "2" {
-			run(t, dir, "git update-index --no-skip-worktree d/n; git rm -q --cached intended")
+			exectest.Script(t, dir, "git update-index --no-skip-worktree d/n; git rm -q --cached intended")
 		}
-		run(t, dir, "git update-index --index-version "+version)
+		exectest.Script(t, dir, "git update-index --index-version "+version)
 		data := index(t, dir)
 		if data[7] != version[0]-'0' {
 			t.Fatalf("git wrote version %d, not %s", data[7], version)
 		}
 		var got []string
 		err := onlyInFirst(data, empty, func(name string) error { got = append(got, name); return nil })
-		want := strings.Split(strings.TrimSuffix(run(t, dir, "git ls-files -z"), "\x00"), "\x00")
+		want := strings.Split(strings.TrimSuffix(exectest.Script(t, dir, "git ls-files -z"), "\x00"), "\x00")
 		if err != nil || !slices.Equal(got, want) {
 			t.Errorf("version %s: got %q, err %v, want %q", version, got, err, want)
 		}
@@ -77,14 +64,14 @@ func TestNamesOfAnIndex(t *testing.T) {
 
 func gitInit(t *testing.T) string {
 	dir := t.TempDir()
-	run(t, dir, "git init -q; git read-tree --empty")
+	exectest.Script(t, dir, "git init -q; git read-tree --empty")
 	return dir
 }
 
 func TestOnlyInFirst(t *testing.T) {
 	dir := repository(t)
 	before := index(t, dir)
-	run(t, dir, "echo a > a; echo z > z; echo m > ddd/m; git add -A; git rm -q --cached dd/nn")
+	exectest.Script(t, dir, "echo a > a; echo z > z; echo m > ddd/m; git add -A; git rm -q --cached dd/nn")
 	for _, c := range []struct {
 		first, second []byte
 		want          string
@@ -103,13 +90,13 @@ func TestOnlyInFirst(t *testing.T) {
 func TestDamagedIndexIsRefused(t *testing.T) {
 	dir := repository(t)
 	split := repository(t)
-	run(t, split, "git update-index --split-index")
+	exectest.Script(t, split, "git update-index --split-index")
 	nothing := func(string) error { return nil }
 	if err := onlyInFirst(index(t, split), index(t, dir), nothing); err == nil {
 		t.Error("a split index was accepted")
 	}
 	for _, version := range []string{"3", "4"} {
-		run(t, dir, "git update-index --index-version "+version)
+		exectest.Script(t, dir, "git update-index --index-version "+version)
 		data := index(t, dir)
 		for n := range bytes.Index(data, []byte("TREE")) { // the first extension
 			if err := onlyInFirst(data[:n], data, nothing); err == nil {

@@ -2,32 +2,19 @@ package packs
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/penstock-run/penstock/sandbox/exectest"
 	"github.com/penstock-run/penstock/worker/internal/git"
 )
-
-func sh(t *testing.T, dir, script string) string {
-	t.Helper()
-	cmd := exec.Command("sh", "-ec", script)
-	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1",
-		"GIT_AUTHOR_NAME=A", "GIT_AUTHOR_EMAIL=a@example.org", "GIT_COMMITTER_NAME=A", "GIT_COMMITTER_EMAIL=a@example.org")
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	return strings.TrimSuffix(string(out), "\n")
-}
 
 // What cannot be linked is not shared, and leaves nothing.
 func TestShareWithoutLinks(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	sh(t, dir, "git init -q -b main; echo x > f; git add f; git commit -qm one; git repack -adq")
+	exectest.Script(t, dir, "git init -q -b main; echo x > f; git add f; git commit -qm one; git repack -adq")
 	repo := git.Repo{Dir: filepath.Join(dir, ".git")}
 	files, err := packsOf(repo.Dir)
 	if err != nil || len(files) != 2 {
@@ -37,7 +24,7 @@ func TestShareWithoutLinks(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(into, filepath.Base(files[1])), 0o755); err != nil { // in the place of the second file
 		t.Fatal(err)
 	}
-	have, err := Share(t.Context(), filepath.Join(into, "../.."), repo, nil, sh(t, dir, "git rev-parse HEAD"))
+	have, err := Share(t.Context(), filepath.Join(into, "../.."), repo, nil, exectest.Script(t, dir, "git rev-parse HEAD"))
 	left, _ := filepath.Glob(filepath.Join(into, "*.idx"))
 	if err != nil || have != "" || len(left) != 0 {
 		t.Errorf("got %q, %v, and %q is left", have, err, left)
@@ -49,14 +36,14 @@ func TestShare(t *testing.T) {
 	t.Parallel()
 	for _, format := range []string{"sha1", "sha256"} {
 		dir := t.TempDir()
-		sh(t, dir, "git init -q -b main --object-format="+format+` mirror; cd mirror
+		exectest.Script(t, dir, "git init -q -b main --object-format="+format+` mirror; cd mirror
 for i in 1 2 3; do echo $i > f; git add f; git commit -qm $i; done; git checkout -q -b aside HEAD^; echo x > f; git commit -qam aside; git checkout -q main; git repack -adq
 cd ..; for n in 2 3; do git init -q --bare --object-format=`+format+` at$n; done
 git -C at2 fetch -q --keep ../mirror $(git -C mirror rev-parse main~1); git -C at3 fetch -q --keep ../mirror main
 cp -r at2 cut; git -C cut rev-parse FETCH_HEAD > cut/shallow
 cp -r at2 damaged; chmod u+w damaged/objects/pack/*; for p in damaged/objects/pack/*.pack; do truncate -s 60 $p; done
 git init -q --bare --object-format=`+format+` alone; git -C alone fetch -q --keep ../mirror main`)
-		commits := strings.Fields(sh(t, filepath.Join(dir, "mirror"), "git rev-parse main~2 main~1 main aside"))
+		commits := strings.Fields(exectest.Script(t, filepath.Join(dir, "mirror"), "git rev-parse main~2 main~1 main aside"))
 		one, two, three, aside := commits[0], commits[1], commits[2], commits[3]
 		holder := func(name, commit string) Holder { return Holder{filepath.Join(dir, name), commit} }
 		for _, c := range []struct {
