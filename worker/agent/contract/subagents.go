@@ -46,20 +46,20 @@ func subagents(ctx context.Context, t *trial) error {
 	asked := make(chan struct{})
 	tell := sync.OnceFunc(func() { close(asked) })
 	s, err := t.run(ctx, task{launch: interactive, model: func(r agenttest.Request) agenttest.Reply {
-		if strings.Contains(r.First, errand) {
+		switch {
+		case strings.Contains(r.First, errand):
 			tell()
-		} else if r.Turn > 0 {
+			if slices.Contains(r.Tools, "complete_task") && r.Turn == 0 {
+				return agenttest.Reply{Calls: []agenttest.Call{{Name: "complete_task", Input: map[string]any{"result": answerWord}}}}
+			}
+			return answer(r)
+		case r.Turn > 0:
 			// Some agents do not wait for a subagent, and one that has just begun ends with them.
 			select {
 			case <-asked:
 			case <-time.After(subagentTime):
 			case <-ctx.Done():
 			}
-		}
-		switch {
-		case strings.Contains(r.First, errand) && slices.Contains(r.Tools, "complete_task") && r.Turn == 0:
-			return agenttest.Reply{Calls: []agenttest.Call{{Name: "complete_task", Input: map[string]any{"result": answerWord}}}}
-		case strings.Contains(r.First, errand), r.Turn > 0:
 			return answer(r)
 		}
 		if slices.Contains(r.Tools, by.offered) {

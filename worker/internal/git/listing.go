@@ -35,7 +35,7 @@ func (l Listing) Below(dir string) Listing {
 func (l Listing) Attributes() []Entry {
 	var found []Entry
 	for _, e := range l {
-		if before, ok := strings.CutSuffix(e.Path, ".gitattributes"); ok && (before == "" || strings.HasSuffix(before, "/")) {
+		if e.Path == ".gitattributes" || strings.HasSuffix(e.Path, "/.gitattributes") {
 			found = append(found, e)
 		}
 	}
