@@ -16,6 +16,16 @@ import (
 // servers starts n servers of their own, as operators do, and returns where
 // they are; several are a cluster.
 func (f *fixture) servers(n int) (urls []string, running []*program) {
+	return f.cluster("c", n, func(int) string { return f.store() })
+}
+
+// store is the line of a server that keeps streams.
+func (f *fixture) store() string {
+	return fmt.Sprintf("jetstream { store_dir: %q, sync_interval: always }\n", f.TempDir())
+}
+
+// cluster starts n servers, each with more lines in its configuration.
+func (f *fixture) cluster(name string, n int, more func(server int) string) (urls []string, running []*program) {
 	f.Helper()
 	address := func() string { return fmt.Sprint("127.0.0.1:", jobstest.FreePort(f)) }
 	var clients, routes []string
@@ -24,12 +34,12 @@ func (f *fixture) servers(n int) (urls []string, running []*program) {
 	}
 	dir := f.TempDir()
 	for i, client := range clients {
-		text := fmt.Sprintf("server_name: n%d\nlisten: %q\njetstream { store_dir: %q, sync_interval: always }\nauthorization { user: penstock, password: chosen }\n",
-			i, client, filepath.Join(dir, fmt.Sprint("n", i)))
+		server := fmt.Sprint(name, i)
+		text := fmt.Sprintf("server_name: %s\nlisten: %q\nauthorization { user: penstock, password: chosen }\n", server, client) + more(i)
 		if n > 1 {
-			text += fmt.Sprintf("cluster { name: c, listen: %q, routes: [\"nats://%s\"] }\n", routes[i], strings.Join(routes, `", "nats://`))
+			text += fmt.Sprintf("cluster { name: %s, listen: %q, routes: [\"nats://%s\"] }\n", name, routes[i], strings.Join(routes, `", "nats://`))
 		}
-		file := filepath.Join(dir, fmt.Sprintf("n%d.conf", i))
+		file := filepath.Join(dir, server+".conf")
 		f.must(os.WriteFile(file, []byte(text), 0o600))
 		running = append(running, f.begin("nats", "server", file))
 		urls = append(urls, "nats://penstock:chosen@"+client)

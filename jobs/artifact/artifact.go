@@ -103,7 +103,7 @@ func (cfg Config) assets(_ subject.Names, replicas int) []wire.Asset {
 	const month = 30 * 24 * time.Hour
 	return []wire.Asset{
 		wire.ObjectsAsset(jetstream.ObjectStoreConfig{Bucket: subject.Artifacts, TTL: cmp.Or(cfg.Retention, month), MaxBytes: cfg.StoreBytes, Replicas: replicas}),
-		wire.BucketAsset(jetstream.KeyValueConfig{Bucket: subject.Results, TTL: cmp.Or(cfg.Results, month), MaxValueSize: 512 << 10, Replicas: replicas}),
+		wire.BucketAsset(jetstream.KeyValueConfig{Bucket: subject.Results, TTL: cmp.Or(cfg.Results, month), MaxValueSize: 512 << 10, Replicas: replicas}).Compressed(),
 	}
 }
 

@@ -85,7 +85,7 @@ func (cfg Config) assets(names subject.Names, replicas int) []wire.Asset {
 		Name: subject.Audit, Subjects: []string{names.Audited("*")}, Replicas: replicas,
 		MaxAge: cmp.Or(cfg.Retention, 90*24*time.Hour), MaxMsgs: most, MaxMsgSize: 8 << 10,
 		Discard: jetstream.DiscardOld, DenyDelete: true, DenyPurge: true,
-	})}
+	}).Compressed()}
 }
 
 // Append keeps an entry. The broker numbers and dates it. It waits for the broker once,

@@ -109,7 +109,7 @@ func (q *Queue) buckets() []wire.Asset {
 			// publish itself, which a watcher would hear too early.
 			Source: subject.Key(subject.Jobs, ">"), Destination: q.names.ChangedAll(), HeadersOnly: true,
 		}}).Expiring().Marked(q.cfg.Lease),
-		bucket(jetstream.KeyValueConfig{Bucket: subject.Specs, MaxValueSize: 1 << 20}).Expiring(),
+		bucket(jetstream.KeyValueConfig{Bucket: subject.Specs, MaxValueSize: 1 << 20}).Expiring().Compressed(),
 		bucket(jetstream.KeyValueConfig{Bucket: subject.Keys, MaxValueSize: 1 << 10}).Expiring(),
 		bucket(jetstream.KeyValueConfig{Bucket: subject.Workers, MaxValueSize: 64 << 10}).Expiring(),
 		bucket(jetstream.KeyValueConfig{Bucket: subject.Settings, MaxValueSize: 256 << 10, History: 10}),

@@ -17,7 +17,7 @@ import (
 // Layout is the version of the assets that this release wants. It grows when
 // one of them changes, so that an older release leaves alone what a newer one
 // has made.
-const Layout = 2
+const Layout = 3
 
 // store is the version of all that the processes of a pool keep on the broker. It grows
 // when a process of an older release would misread or damage what a newer one writes, or
@@ -101,6 +101,13 @@ func (a Asset) Marked(lease time.Duration) Asset {
 // Expiring returns the bucket as one whose messages may name a time to live.
 func (a Asset) Expiring() Asset {
 	a.Stream.AllowMsgTTL = true
+	return a
+}
+
+// Compressed returns the stream as one whose full blocks the broker compresses. It reads
+// and unpacks a whole block for one message, so this is for what is read seldom, or in order.
+func (a Asset) Compressed() Asset {
+	a.Stream.Compression = jetstream.S2Compression
 	return a
 }
 
