@@ -338,7 +338,7 @@ func messages(t *testing.T, n int) map[string]uint64 {
 		"why":     func() error { _, err := c.Why(t.Context(), pending); return err },
 	} {
 		// The least of several: what the leader does besides is counted, too.
-		for range 10 {
+		for range 40 {
 			before := p.nc.Stats()
 			if err := read(); err != nil {
 				t.Fatal(err)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -56,7 +55,7 @@ type Claimers struct {
 	listed     time.Time
 	found      int            // jobs so far
 	next       map[string]int // by lane: which class is asked first
-	chance     turnout.Chance // that a notification is followed
+	crowd      turnout.Crowd  // of other processes that wait for the same
 
 	mu      sync.Mutex
 	waiting []chan Delivery // of the others, in the order in which they came
@@ -166,29 +165,29 @@ func (c *Claimers) wanted() int {
 
 // ask waits until there is at least one message. The caller holds asking.
 func (c *Claimers) ask(ctx context.Context) ([]Delivery, error) {
-	wakes := make(chan *nats.Msg, inboxSize)
-	for _, name := range c.Queues {
-		sub, err := c.deliveries.conn.NC.ChanSubscribe(c.deliveries.names.WakeClass(name), wakes)
-		if err != nil {
-			return nil, fmt.Errorf("claim: %w", err)
-		}
-		defer func() { _ = sub.Unsubscribe() }() // fails only on a closed connection
+	wakes := &wakes{arrive: make(chan *nats.Msg, inboxSize)}
+	defer wakes.end()
+	if err := c.listen(wakes); err != nil {
+		return nil, err
 	}
 	if err := c.Ready(ctx); err != nil && ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
 	next := time.NewTimer(0)
 	defer next.Stop()
-	woken := map[string]bool{}
+	woken := woken{}
 	for missed := 0; ; missed++ {
 		found, err := c.look(ctx, woken, missed > 0)
-		c.chance.Tell(len(woken) > 0, len(found) > 0)
+		c.crowd.Tell(len(woken) > 0, len(found) > 0)
 		if len(found) > 0 || err != nil {
 			return found, err
 		}
+		if err := c.listen(wakes); err != nil {
+			return nil, err
+		}
 		clear(woken)
 		next.Reset(c.lookAgain(missed))
-		if err := c.idle(ctx, wakes, next.C, woken); err != nil {
+		if err := c.idle(ctx, wakes.arrive, next.C, woken); err != nil {
 			return nil, err
 		}
 		if len(woken) > 0 {
@@ -197,44 +196,35 @@ func (c *Claimers) ask(ctx context.Context) ([]Delivery, error) {
 	}
 }
 
-// idle waits for a notification that this claimer follows, and notes its lanes, or until it
-// is time to look without one.
-func (c *Claimers) idle(ctx context.Context, wakes <-chan *nats.Msg, look <-chan time.Time, woken map[string]bool) error {
-	for {
+// idle waits for a notification of something that these claimers may take, and notes the
+// lanes of all that have come, or until it is time to look without one.
+func (c *Claimers) idle(ctx context.Context, arrive <-chan *nats.Msg, look <-chan time.Time, woken woken) error {
+	for len(woken) == 0 {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case msg := <-wakes:
-			if c.chance.Answer() {
-				c.drainWakes(msg, wakes, woken)
-				return nil
-			}
+		case msg := <-arrive:
+			c.note(msg, woken)
 		case <-look:
+			return nil
+		}
+	}
+	for {
+		select {
+		case msg := <-arrive:
+			c.note(msg, woken)
+		default:
 			return nil
 		}
 	}
 }
 
-// drainWakes notes the lanes of all notifications that have come.
-func (c *Claimers) drainWakes(msg *nats.Msg, wakes <-chan *nats.Msg, woken map[string]bool) {
-	for {
-		rest := strings.TrimPrefix(msg.Subject, strings.TrimSuffix(msg.Sub.Subject, ">"))
-		lane, _, _ := strings.Cut(rest, ".")
-		woken[lane] = true
-		select {
-		case msg = <-wakes:
-		default:
-			return
-		}
-	}
-}
-
 // lookAgain is how long a claimer sleeps that has found nothing so many times since
-// the notification: the message may be of a class that it serves among others. Where many
-// wait, most of them leave that to others.
+// the notification: a busy broker may hand the message out later than it keeps a request.
+// One of a crowd leaves that to the others.
 func (c *Claimers) lookAgain(missed int) time.Duration {
 	echoes := []time.Duration{3 * time.Millisecond, 30 * time.Millisecond, 300 * time.Millisecond}
-	if missed < len(echoes) && c.chance.Answer() {
+	if missed < len(echoes) && c.crowd.Group() == 0 {
 		return echoes[missed]
 	}
 	return min(Poll, c.Lease)
@@ -242,7 +232,7 @@ func (c *Claimers) lookAgain(missed int) time.Duration {
 
 // look takes the messages that are there, at most as many as are wanted. Woken are the
 // lanes in which there should be one; the others were empty just now. None: look into all.
-func (c *Claimers) look(ctx context.Context, woken map[string]bool, idle bool) ([]Delivery, error) {
+func (c *Claimers) look(ctx context.Context, woken woken, idle bool) ([]Delivery, error) {
 	// A busy claimer need not look for new classes each time.
 	if idle || time.Since(c.listed) > Poll || len(c.classes) == 0 {
 		classes, err := c.Lanes.Served(ctx, c.Queues, c.Labels)
@@ -258,10 +248,10 @@ func (c *Claimers) look(ctx context.Context, woken map[string]bool, idle bool) (
 	empty := map[string]bool{} // of the lanes
 	for _, share := range c.shares(c.wanted()) {
 		for _, lane := range share.lanes {
-			if share.n == 0 || empty[lane] || len(woken) > 0 && !woken[lane] {
+			if share.n == 0 || empty[lane] {
 				continue
 			}
-			more, err := c.lookInto(ctx, lane, share.n, woken[lane])
+			more, err := c.lookInto(ctx, lane, share.n, woken)
 			if found = append(found, more...); err != nil {
 				return found, err
 			}
@@ -305,16 +295,19 @@ func (c *Claimers) shares(n int) []share {
 
 // lookInto takes up to n messages of a lane from the classes, by turns: the one after
 // the last that had a job is asked first, so that a full one does not starve the others.
-// Of a lane that was woken it takes one.
-func (c *Claimers) lookInto(ctx context.Context, lane string, n int, woken bool) ([]Delivery, error) {
+// Where one was notified of, it takes one: the broker keeps a request until it has as many.
+func (c *Claimers) lookInto(ctx context.Context, lane string, n int, woken woken) ([]Delivery, error) {
 	var found []Delivery
 	first, count := c.next[lane], len(c.classes)
-	if woken = woken && count == 1; woken { // else it may be any of them
-		n = 1 // the broker keeps a request until it has as many
-	}
 	for i := range count {
 		at, left := (first+i)%count, count-i
-		got, err := c.pull(ctx, request{c.classes[at], lane, (n - len(found) + left - 1) / left, woken})
+		r := request{c.classes[at], lane, (n - len(found) + left - 1) / left, woken[place{c.classes[at], lane}]}
+		if r.woken {
+			r.n = 1
+		} else if len(woken) > 0 {
+			continue
+		}
+		got, err := c.pull(ctx, r)
 		if len(got) > 0 {
 			c.next[lane] = (at + 1) % count
 		}

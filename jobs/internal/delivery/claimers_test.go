@@ -18,22 +18,29 @@ import (
 	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/jobs/queue"
 	"github.com/penstock-run/penstock/jobs/schedule"
+	"github.com/penstock-run/penstock/sandbox/slowtest"
 )
 
 // claimers returns claimers of the queue "default", and how to answer for what they get.
 func claimers(t *testing.T, s *jobstest.Server, lease time.Duration) (*delivery.Claimers, delivery.Deliveries) {
 	t.Helper()
+	return claimersOf(t, s.Connect(), lease)
+}
+
+// claimersOf are those of a process with a connection and labels.
+func claimersOf(t *testing.T, nc *nats.Conn, lease time.Duration, labels ...string) (*delivery.Claimers, delivery.Deliveries) {
+	t.Helper()
 	names, err := subject.New("")
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn, err := wire.New(s.Connect(), "")
+	conn, err := wire.New(nc, "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	all := delivery.New(conn, names)
 	return all.Claimers(delivery.Config{
-		Queues: []string{"default"}, Lanes: lane.New(conn, names, lane.Layout{Lease: lease, Replicas: 1}), Lease: lease,
+		Queues: []string{"default"}, Labels: labels, Lanes: lane.New(conn, names, lane.Layout{Lease: lease, Replicas: 1}), Lease: lease,
 		Caps:  func(context.Context) func() (schedule.Caps, error) { return nil },
 		Ready: func(context.Context) error { return nil },
 	}), all
@@ -126,5 +133,112 @@ func TestFreeSlotsAreFilledByOneRequest(t *testing.T) {
 	// One for each lane that is empty, and one for each share of the lanes.
 	if n := asked.Load(); n > 6 {
 		t.Errorf("%d claimers sent %d requests", slots, n)
+	}
+}
+
+// Of many processes that wait, few hear of each job. One with other labels than the rest hears
+// of what only it can do.
+func TestACrowdIsNotNotified(t *testing.T) {
+	t.Parallel()
+	s := jobstest.Start(t)
+	q := jobstest.Queue(t, s.Connect(), queue.Config{})
+	const many = 100
+	got := make(chan delivery.Delivery)
+	var conns []*nats.Conn
+	wait := func(labels ...string) {
+		nc := s.Connect()
+		conns = append(conns, nc)
+		own, all := claimersOf(t, nc, time.Hour, labels...)
+		go func() {
+			for {
+				d, err := own.Wait(t.Context())
+				if err != nil || all.Ack(t.Context(), d) != nil {
+					return // the test ends
+				}
+				got <- d
+			}
+		}()
+	}
+	for range many {
+		wait()
+	}
+	wait("gpu")
+	hears := func(needs ...string) (messages uint64, took time.Duration) {
+		t.Helper()
+		sum := func() (all uint64) {
+			for _, nc := range conns {
+				all += nc.Stats().InMsgs
+			}
+			return all
+		}
+		before, began := sum(), time.Now()
+		job := jobstest.Job()
+		job.Needs = needs
+		rec := jobstest.Submit(t, q, job)
+		select {
+		case d := <-got:
+			isOf(t, d, rec)
+		case <-t.Context().Done():
+			t.Fatal("no claimer got the job")
+		}
+		return sum() - before, time.Since(began)
+	}
+	for range 100 {
+		hears() // so that they notice how many they are
+	}
+	const times = 20
+	var messages uint64
+	for range times {
+		more, _ := hears()
+		messages += more
+	}
+	if messages > times*many*6/10 { // each answers with more messages than one
+		t.Errorf("%d claimers heard %d messages for each job", many, messages/times)
+	}
+	for range 4 {
+		if _, took := hears("gpu"); took > slowtest.Limit(delivery.Poll/2) {
+			t.Errorf("the only one that can do a job took it after %v", took)
+		}
+	}
+}
+
+// One of a crowd looks seldom without a notification, so it hears of a class of which there
+// was no job before, and of a job that another one gives back.
+func TestACrowdHearsOfWhatIsNew(t *testing.T) {
+	t.Parallel()
+	s := jobstest.Start(t)
+	q := jobstest.Queue(t, s.Connect(), queue.Config{})
+	needs := []string{"arm", "docker", "gpu"}
+	own, all := claimersOf(t, s.Connect(), time.Hour, needs...)
+	offered := func(what string, offer func()) delivery.Delivery {
+		t.Helper()
+		delivery.JoinCrowd(own)
+		got := make(chan delivery.Delivery, 1)
+		go func() {
+			if d, err := own.Wait(t.Context()); err == nil {
+				got <- d
+			}
+		}()
+		time.Sleep(50 * time.Millisecond) // it has found nothing, and waits
+		began := time.Now()
+		offer()
+		d := <-got
+		if took := time.Since(began); took > slowtest.Limit(delivery.Poll/2) {
+			t.Errorf("%s was taken after %v", what, took)
+		}
+		return d
+	}
+	for i := range needs {
+		job := jobstest.Job()
+		job.Needs = needs[:i+1]
+		d := offered("the first job of a class", func() { jobstest.Submit(t, q, job) })
+		d = offered("what was given back", func() {
+			if err := all.Again(d); err != nil {
+				t.Fatal(err)
+			}
+		})
+		if err := all.Ack(t.Context(), d); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

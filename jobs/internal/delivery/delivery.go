@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/internal/lane"
 	"github.com/penstock-run/penstock/jobs/internal/subject"
 	"github.com/penstock-run/penstock/jobs/internal/wire"
 	"github.com/penstock-run/penstock/jobs/pause"
@@ -70,8 +71,7 @@ func (d Deliveries) Again(m Delivery) error {
 	if err := d.conn.NC.Publish(m.Reply, []byte("-NAK")); err != nil {
 		return err
 	}
-	queue, _ := subject.SplitClass(m.Class)
-	return d.conn.NC.PublishMsg(nats.NewMsg(d.names.WakeAgain(queue, m.Lane)))
+	return d.conn.NC.PublishMsg(lane.Again(d.names, m.Class, m.Lane))
 }
 
 // Term removes a message that nothing can be done with. Where that is lost, it comes again.

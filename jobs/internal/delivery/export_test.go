@@ -45,3 +45,10 @@ func HoldAsking(ctx context.Context, own *Claimers) (release func(waiting int)) 
 		<-own.asking
 	}
 }
+
+// JoinCrowd lets claimers, none of which asks, believe that many others wait for the same.
+func JoinCrowd(own *Claimers) {
+	for range 100 {
+		own.crowd.Tell(true, false)
+	}
+}

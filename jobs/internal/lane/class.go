@@ -72,11 +72,16 @@ func (l *Lanes) Served(ctx context.Context, queues, labels []string) ([]string, 
 	}
 	all := slices.Clone(queues)
 	for _, class := range classes {
-		queue, needs := subject.SplitClass(class)
-		lacks := slices.ContainsFunc(needs, func(need string) bool { return !slices.Contains(labels, need) })
-		if !lacks && slices.Contains(queues, queue) {
+		if Serves(class, queues, labels) {
 			all = append(all, class)
 		}
 	}
 	return all, nil
+}
+
+// Serves reports whether who serves the queues and has the labels may take jobs of a class.
+func Serves(class string, queues, labels []string) bool {
+	queue, needs := subject.SplitClass(class)
+	lacks := slices.ContainsFunc(needs, func(need string) bool { return !slices.Contains(labels, need) })
+	return !lacks && slices.Contains(queues, queue)
 }

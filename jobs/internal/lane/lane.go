@@ -194,9 +194,10 @@ func (l *Lanes) Pause(ctx context.Context, queue string, until time.Time) error 
 			if _, err := l.conn.JS.PauseConsumer(ctx, subject.QueueStream(class, lane), subject.Consumer, until); err != nil {
 				return fmt.Errorf("pause queue %s: %w", queue, err)
 			}
-		}
-		if until.Before(time.Now()) { // waiting claimers have heard of nothing new
-			if err := l.conn.NC.Publish(l.names.WakeAgain(queue, lane), nil); err != nil {
+			if until.After(time.Now()) {
+				continue
+			}
+			if err := l.conn.NC.PublishMsg(Again(l.names, class, lane)); err != nil { // waiting claimers have heard of nothing new
 				return fmt.Errorf("resume queue %s: %w", queue, err)
 			}
 		}

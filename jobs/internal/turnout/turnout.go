@@ -1,42 +1,45 @@
-// Package turnout decides which of many that wait for the same answers a notification.
+// Package turnout bounds how many of those that wait for the same job are notified of it.
 package turnout
 
-import (
-	"math"
-	"math/rand/v2"
-)
+import "math/rand/v2"
 
-// A Chance is with which probability one that waits answers. All of them are notified of each
-// job, and one gets it: the others have asked the broker in vain, which a thousand at once would
-// keep from its work. So one that asked in vain answers less often, and one that got something
-// more often. About seven answer then, however many wait, and of fewer, all do. What none of
-// them answers is found by those that look now and then without a notification, of which there
-// are many then.
+// A Crowd is how many others wait for the same, as far as one that waits can tell. A few are
+// all notified of each job; one gets it, and the others have asked the broker in vain. A thousand
+// of them would keep the broker from its work, by what they ask and by the notifications themselves.
+// So one that has asked in vain many times joins one of a few groups, and the broker notifies one
+// of each group only. One that gets jobs leaves its group again.
 //
-// The zero value answers always. A Chance is for one goroutine at a time.
-type Chance struct{ vain int } // answers, of which one that brought something forgives several
+// The zero value is in no group. A Crowd is for one goroutine at a time.
+type Crowd struct {
+	vain  int // answers, of which one that brought something forgives several
+	group int
+}
 
-// After so many in vain, each further one makes it as much less probable that one answers, down
-// to one in some thousands.
+// Groups is how many there are. Of fewer that wait, all are notified.
+const Groups = 8
+
 const (
-	patient = 8
-	less    = 0.7
+	patient = 8 // so many answers in vain do not mean that there is a crowd
 	forgive = 6
-	most    = patient + 24
+	most    = patient + 2*forgive // so it does not stay in its group for long when the others have gone
 )
 
-// Answer reports whether to answer a notification.
-func (c *Chance) Answer() bool {
-	return c.vain <= patient || rand.Float64() < math.Pow(less, float64(c.vain-patient))
-}
+// Group is that of which one member is notified, from 1 to [Groups]; 0: all are.
+func (c *Crowd) Group() int { return c.group }
 
 // Tell learns from a look, which was the answer to a notification or was made without one:
 // whether it brought something.
-func (c *Chance) Tell(answer, something bool) {
+func (c *Crowd) Tell(answer, something bool) {
 	switch {
 	case something:
 		c.vain = max(0, c.vain-forgive)
 	case answer:
 		c.vain = min(most, c.vain+1)
+	}
+	switch many := c.vain > patient; {
+	case !many:
+		c.group = 0
+	case c.group == 0:
+		c.group = 1 + rand.IntN(Groups)
 	}
 }

@@ -8,61 +8,67 @@ import (
 	"github.com/penstock-run/penstock/jobs/internal/turnout"
 )
 
-// However many wait, a few answer each notification, and hardly ever none.
-func TestAFewAnswer(t *testing.T) {
+// notified is who hears of one job, as a broker chooses: all that are in no group, and one of
+// each group.
+func notified(crowd []turnout.Crowd) (who []int) {
+	groups := map[int][]int{}
+	for i := range crowd {
+		if group := crowd[i].Group(); group == 0 {
+			who = append(who, i)
+		} else {
+			groups[group] = append(groups[group], i)
+		}
+	}
+	for _, members := range groups {
+		who = append(who, members[rand.IntN(len(members))])
+	}
+	return who
+}
+
+// However many wait, a few are notified of each job, and at least one.
+func TestAFewAreNotified(t *testing.T) {
 	t.Parallel()
 	for _, waiting := range []int{1, 3, 10, 100, 1000, 3000} {
 		t.Run(fmt.Sprint(waiting), func(t *testing.T) {
 			t.Parallel()
-			chances := make([]turnout.Chance, waiting)
-			answers, none := 0, 0
+			crowd := make([]turnout.Crowd, waiting)
+			answers := 0
 			const warm, seen = 200, 2000
 			for n := range warm + seen {
-				var answer []int
-				for i := range chances {
-					if chances[i].Answer() {
-						answer = append(answer, i)
-					}
+				who := notified(crowd)
+				if len(who) == 0 {
+					t.Fatal("none is notified")
 				}
-				if len(answer) > 0 {
-					first := rand.IntN(len(answer))
-					for i, who := range answer {
-						chances[who].Tell(true, i == first)
-					}
-				} else { // the next that looks by itself
-					chances[rand.IntN(waiting)].Tell(false, true)
+				gets := rand.IntN(len(who))
+				for i, w := range who {
+					crowd[w].Tell(true, i == gets)
 				}
-				if n < warm {
-					continue
-				}
-				answers += len(answer)
-				if len(answer) == 0 {
-					none++
+				if n >= warm {
+					answers += len(who)
 				}
 			}
-			if most := min(waiting, 20); answers > most*seen {
-				t.Errorf("%.1f answer each time, want %d at most", float64(answers)/seen, most)
-			}
-			if none > seen/50 || waiting <= 3 && none > 0 {
-				t.Errorf("none answers %d of %d times", none, seen)
+			if most := min(waiting, turnout.Groups+6); answers > most*seen {
+				t.Errorf("%.1f are notified each time, want %d at most", float64(answers)/seen, most)
 			}
 		})
 	}
 }
 
-// One of many that is left alone takes to answering again.
-func TestTheLastOne(t *testing.T) {
+// One that is left alone, or gets jobs, is notified of all again.
+func TestOneLeavesItsGroup(t *testing.T) {
 	t.Parallel()
-	var c turnout.Chance
+	var c turnout.Crowd
 	for range 1000 {
 		c.Tell(true, false)
 	}
-	for range 4 {
+	if group := c.Group(); group < 1 || group > turnout.Groups {
+		t.Fatalf("it is in group %d after a thousand answers in vain", group)
+	}
+	c.Tell(false, false)
+	for range 2 {
 		c.Tell(false, true)
 	}
-	for range 1000 {
-		if !c.Answer() {
-			t.Fatal("it does not answer, and there is no other")
-		}
+	if c.Group() != 0 {
+		t.Error("it got jobs, and is still in its group")
 	}
 }
