@@ -25,8 +25,10 @@ import (
 	"github.com/penstock-run/penstock/worker/modelkey"
 )
 
-// pulse is how often a service measures its way to the broker.
-const pulse = 10 * time.Second
+const (
+	pulse    = 10 * time.Second // how often a service measures its way to the broker
+	restLook = 15 * time.Second // how often it looks whether it rests
+)
 
 // A Monitor counts what a service does, and shows it on its admin address.
 type Monitor struct {
@@ -108,6 +110,10 @@ func (m *Monitor) Run(ctx context.Context, p *pool.Pool, admin net.Listener, ser
 	defer stop()
 	g, ctx := errgroup.WithContext(ctx)
 	context.AfterFunc(ctx, func() { m.drain(m.log(p)) })
+	g.Go(func() error {
+		(&memory{every: restLook}).giveBack(ctx)
+		return nil
+	})
 	shown := make(chan error, 1)
 	g.Go(func() error { // until the services are to end: one that cannot be watched ends them
 		go func() { shown <- m.serve(watching, p, admin) }()
