@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/jobs/flaky"
-	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/sandbox/slowtest"
 	"github.com/penstock-run/penstock/worker/agent/agenttest"
 )
@@ -98,13 +97,12 @@ type watchedPool struct {
 }
 
 func newWatchedPool(t *testing.T, of alertPool) *watchedPool {
-	address := func() string { return fmt.Sprint("127.0.0.1:", jobstest.FreePort(t)) }
 	p := &watchedPool{
-		fixture: newFixture(t), scraped: scraped{job: "penstock-" + of.name, dispatcher: address()},
-		faults: of.faults, web: address(), process: map[string]*program{},
+		fixture: newFixture(t), scraped: scraped{job: "penstock-" + of.name, dispatcher: freeAddress(t)},
+		faults: of.faults, web: freeAddress(t), process: map[string]*program{},
 	}
 	for range of.workers {
-		p.workers = append(p.workers, address())
+		p.workers = append(p.workers, freeAddress(t))
 	}
 	return p
 }
@@ -218,7 +216,7 @@ func (p *watchedPool) serves(args ...string) {
 	p.Helper()
 	args = append([]string{"serve", "--http", p.web, "--admin", p.dispatcher, "--drain", "1s"}, args...)
 	if p.broker == "" {
-		args = append(args, "--listen", fmt.Sprint("127.0.0.1:", jobstest.FreePort(p)))
+		args = append(args, "--listen", freeAddress(p))
 	}
 	p.process["dispatcher"] = p.start("serving", args...)
 }

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/jobs/jobstest"
 )
 
 // A room is a tmux server of one test, in which people sit.
@@ -222,7 +221,7 @@ func TestAttachOverHTTP(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	r := newRoom(f)
-	address := fmt.Sprint("127.0.0.1:", jobstest.FreePort(f))
+	address := freeAddress(f)
 	serve, args := f.serve("--http", address)
 	web := f.overHTTP("http://"+address, jobs.RoleOperator)
 	f.worker("--slots", "1")

@@ -3,12 +3,10 @@ package main
 import (
 	"encoding/json"
 	"flag"
-	"fmt"
 	"testing"
 
 	"github.com/penstock-run/penstock/dispatcher/dashboard/browsertest"
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/jobs/jobstest"
 )
 
 var shots = flag.String("shots", "", "directory for pictures of pages")
@@ -26,7 +24,7 @@ func TestATerminalInTheBrowser(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	browsertest.Programs(t, browsertest.Puppeteer, browsertest.Axe)
-	address := fmt.Sprint("127.0.0.1:", jobstest.FreePort(f))
+	address := freeAddress(f)
 	serve, args := f.serve("--http", address)
 	f.worker("--slots", "1")
 	id := f.submit("printf '" + hostileOutput + "' >hostile; echo begun; " + untilGoOn)

@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"encoding/json"
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -18,7 +17,6 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/control"
 	"github.com/penstock-run/penstock/jobs/event"
-	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/sandbox/slowtest"
 )
 
@@ -109,7 +107,7 @@ func TestASessionInTheBrowser(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	browsertest.Programs(t, browsertest.Puppeteer)
-	address := fmt.Sprint("127.0.0.1:", jobstest.FreePort(f))
+	address := freeAddress(f)
 	serve, args := f.serve("--http", address)
 	f.worker("--slots", "2")
 	const asks = `for i in $(seq 80); do echo "line $i"; sleep 0.03; done; penstock ask "Which <b>color</b>?" --option Red --option Blue >answer; echo "chosen $(cat answer)"; cat answer >>README.md`

@@ -18,7 +18,6 @@ import (
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/sandbox/slowtest"
 )
 
@@ -323,7 +322,7 @@ func TestAStuckServer(t *testing.T) {
 	f := newFixture(t)
 	store := filepath.Join(f.data, "store")
 	f.small(store, 64)
-	address := fmt.Sprint("127.0.0.1:", jobstest.FreePort(f))
+	address := freeAddress(f)
 	file := filepath.Join(f.data, "server.conf")
 	f.must(os.WriteFile(file, fmt.Appendf(nil, "listen: %q\njetstream { store_dir: %q, sync_interval: always }\n", address, store), 0o600))
 	server := f.start("NATS server at", "nats", "server", file)

@@ -278,10 +278,13 @@ func (p *program) kill() {
 	_ = p.Wait()
 }
 
+// freeAddress is one of this host on which nothing listens.
+func freeAddress(tb testing.TB) string { return fmt.Sprint("127.0.0.1:", jobstest.FreePort(tb)) }
+
 // serve starts a pool on a port that stays the same when it is started again.
 func (f *fixture) serve(args ...string) (*program, []string) {
 	f.Helper()
-	address := fmt.Sprint("127.0.0.1:", jobstest.FreePort(f))
+	address := freeAddress(f)
 	args = append([]string{"serve", "--listen", address, "--admin", "", "--drain", "1s"}, args...)
 	return f.start("serving", args...), args
 }

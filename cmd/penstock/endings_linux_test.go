@@ -16,7 +16,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/sandbox/none"
 	"github.com/penstock-run/penstock/sandbox/sandboxtest"
@@ -216,7 +215,7 @@ func sweepsItsOwnPool(f, other *fixture, left func(id string) []string, hold fun
 func TestServeShowsThatItDrains(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	admin := fmt.Sprint("127.0.0.1:", jobstest.FreePort(f))
+	admin := freeAddress(f)
 	pool := f.start("serving", "serve", "--listen", "127.0.0.1:0", "--admin", admin, "--slots", "1", "--drain", "3s")
 	id := f.submit("echo up; sleep 300")
 	f.eventually(60*time.Second, "the agent is up", func() bool { return strings.Contains(f.run("logs", id), "up") })

@@ -2,14 +2,12 @@ package main
 
 import (
 	"encoding/json"
-	"fmt"
 	"os/exec"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/jobs/jobstest"
 )
 
 // A tail is a penstock events tail that runs.
@@ -68,7 +66,7 @@ func (t *tail) has(line string) bool {
 func TestEventsTail(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	address := fmt.Sprint("127.0.0.1:", jobstest.FreePort(f))
+	address := freeAddress(f)
 	serve, args := f.serve("--http", address, "--slots", "1")
 	web := f.overHTTP("http://"+address, jobs.RoleViewer)
 	tails := map[string]*tail{"on the bus": f.tail("--queue", "default"), "over HTTP": f.tail(append(web, "--queue", "default")...)}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -14,14 +13,13 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/dispatcher/httpapi"
-	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/sandbox/slowtest"
 )
 
 // serveHTTP starts a pool with an address of HTTP.
 func (f *fixture) serveHTTP(args ...string) (address string) {
 	f.Helper()
-	address = fmt.Sprint("127.0.0.1:", jobstest.FreePort(f))
+	address = freeAddress(f)
 	f.serve(append([]string{"--http", address}, args...)...)
 	return address
 }
@@ -68,7 +66,7 @@ func TestAddressOfHTTP(t *testing.T) {
 	}
 	ca := f.authority("ca")
 	cert, key := ca.issue("server", time.Now().Add(time.Hour))
-	address := fmt.Sprint("127.0.0.1:", jobstest.FreePort(f))
+	address := freeAddress(f)
 	pool := f.start("serving", "serve", "--listen", "127.0.0.1:0", "--admin", "", "--http", address, "--http-tls-cert", cert, "--http-tls-key", key)
 	if want := "HTTP at https://" + address; !strings.Contains(pool.log.String(), want) {
 		t.Errorf("serve says %s, want %s", pool.log, want)

@@ -19,7 +19,6 @@ import (
 
 	"github.com/penstock-run/penstock/dispatcher/forge/forgetest"
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/sandbox/goldentest"
 	"github.com/penstock-run/penstock/worker/agent/agenttest"
 )
@@ -151,7 +150,7 @@ func TestFromAnIssueToAMerge(t *testing.T) {
 		return []agenttest.Step{realAgents[0].shell(`penstock ask "Which colour?" --option Red --option Green > colour.txt`), then, then, then}
 	})
 	stub, dir := f.github()
-	l := &issueLoop{fixture: f, stub: stub, secret: "a secret of sixteen bytes", host: fmt.Sprint("127.0.0.1:", jobstest.FreePort(t))}
+	l := &issueLoop{fixture: f, stub: stub, secret: "a secret of sixteen bytes", host: freeAddress(t)}
 	site := strings.TrimSuffix(stub.URL, "/api/v3")
 	stub.Writers = []string{"ann"}
 	stub.Remarks = map[string][]forgetest.Remark{"31": {{Path: "colour.txt", Hunk: "@@ -0,0 +1 @@\n+green", Body: "Please say what it is, in a line above."}}}

@@ -21,7 +21,6 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/sandbox/exectest"
 )
 
@@ -81,7 +80,7 @@ func TestNoListenerAnswersStrangers(t *testing.T) {
 	t.Cleanup(upstream.Close)
 	key := keyPrefix + rand.Text()
 	f.env = []string{"ANTHROPIC_API_KEY=" + key, "PENSTOCK_MODEL_ANTHROPIC_URL=" + upstream.URL}
-	broker, admin, web := fmt.Sprint("127.0.0.1:", jobstest.FreePort(f)), fmt.Sprint("127.0.0.1:", jobstest.FreePort(f)), fmt.Sprint("127.0.0.1:", jobstest.FreePort(f))
+	broker, admin, web := freeAddress(f), freeAddress(f), freeAddress(f)
 	pool := f.start("serving", "serve", "--listen", broker, "--admin", admin, "--http", web, "--slots", "2", "--drain", "1s")
 	const script = `curl -sS --fail -m 20 -H "x-api-key: $ANTHROPIC_API_KEY" "$ANTHROPIC_BASE_URL/v1/models" && echo answered && sleep 300`
 	for _, flags := range [][]string{{"--network", "full"}, {"--backend", "none", "--network", "allowlist", "--allow-host", "127.0.0.1:*"}} {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/jobs/jobstest"
 )
 
 // servers starts n servers of their own, as operators do, and returns where
@@ -27,10 +26,9 @@ func (f *fixture) store() string {
 // cluster starts n servers, each with more lines in its configuration.
 func (f *fixture) cluster(name string, n int, more func(server int) string) (urls []string, running []*program) {
 	f.Helper()
-	address := func() string { return fmt.Sprint("127.0.0.1:", jobstest.FreePort(f)) }
 	var clients, routes []string
 	for range n {
-		clients, routes = append(clients, address()), append(routes, address())
+		clients, routes = append(clients, freeAddress(f)), append(routes, freeAddress(f))
 	}
 	dir := f.TempDir()
 	for i, client := range clients {

@@ -336,7 +336,7 @@ func TestCollectorThatIsAway(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t)
 			f.env = []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + c.url, "OTEL_BSP_SCHEDULE_DELAY=50", "OTEL_BSP_MAX_QUEUE_SIZE=4"}
-			address := fmt.Sprint("127.0.0.1:", jobstest.FreePort(f))
+			address := freeAddress(f)
 			p, _ := f.serve("--slots", "2", "--admin", address)
 			for range 3 {
 				if out := f.run("wait", f.submit("true")); !strings.Contains(out, "success") {

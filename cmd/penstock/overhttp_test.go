@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -13,7 +12,6 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/jobs/jobstest"
 )
 
 // overHTTP are the flags of a command somewhere else that reaches the pool over HTTP
@@ -109,7 +107,7 @@ func TestEverydayCommandsOverHTTP(t *testing.T) {
 func TestFollowingOverHTTPOutlivesAKill(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	address := fmt.Sprint("127.0.0.1:", jobstest.FreePort(f))
+	address := freeAddress(f)
 	serve, args := f.serve("--http", address)
 	web := f.overHTTP("http://"+address, jobs.RoleOperator)
 	f.worker("--slots", "2")

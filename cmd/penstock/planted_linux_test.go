@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/sandbox/slowtest"
 )
 
@@ -105,8 +104,8 @@ hooks:
     when: body.run
     job: {isolation: none, agent: {name: command, command: ["true"]}}
 `, dir), 0o600))
-	p.web = fmt.Sprint("127.0.0.1:", jobstest.FreePort(p))
-	p.admin = fmt.Sprint("127.0.0.1:", jobstest.FreePort(p))
+	p.web = freeAddress(p)
+	p.admin = freeAddress(p)
 	cmd := p.command("serve", "--config", p.settings, "--listen", "127.0.0.1:0", "--http", p.web, "--admin", p.admin)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	pool := p.launch(cmd, `"msg":"serving"`)

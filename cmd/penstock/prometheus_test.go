@@ -16,8 +16,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/penstock-run/penstock/jobs/jobstest"
 )
 
 // A prometheus is the program, on a directory of its own.
@@ -77,7 +75,7 @@ func (f *fixture) prometheus(every time.Duration, hasten func(rules string) stri
 		return text
 	})
 	deliver("penstock.rules.yml", hasten)
-	address := fmt.Sprint("127.0.0.1:", jobstest.FreePort(f))
+	address := freeAddress(f)
 	cmd := exec.Command("prometheus", "--config.file", filepath.Join(dir, "prometheus.yml"), "--storage.tsdb.path", filepath.Join(dir, "data"),
 		"--web.listen-address", address)
 	f.launch(cmd, "Server is ready to receive web requests")
@@ -158,9 +156,8 @@ func (p prometheus) rules() []string {
 func TestPrometheusWatchesAPool(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	local := func() string { return fmt.Sprint("127.0.0.1:", jobstest.FreePort(f)) }
-	dispatcher, worker, web := local(), local(), local()
-	f.start("serving", "serve", "--listen", local(), "--http", web, "--slots", "0", "--admin", dispatcher, "--budget", "pool=1000/day", "--quota", "queue:*=1000", "--quota", "queue:*=20GiB", "--drain", "1s")
+	dispatcher, worker, web := freeAddress(f), freeAddress(f), freeAddress(f)
+	f.start("serving", "serve", "--listen", freeAddress(f), "--http", web, "--slots", "0", "--admin", dispatcher, "--budget", "pool=1000/day", "--quota", "queue:*=1000", "--quota", "queue:*=20GiB", "--drain", "1s")
 	f.start("slots on", "worker", "--slots", "2", "--admin", worker, "--drain", "1s")
 	p := f.prometheus(time.Second, atOnce, scraped{"penstock", dispatcher, []string{worker}})
 	f.eventually(30*time.Second, "both are scraped", func() bool { return len(p.query("up == 1")) == 2 })

@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/jobs/jobstest"
 )
 
 // Who has as much stored as may be gets no more accepted, also after the server was killed, until
@@ -69,7 +67,7 @@ func TestQuota(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	const job = `{"agent":{"name":"command","command":["true"]},"isolation":"none","labels":{"owner":"ann"}}`
-	web := fmt.Sprint("127.0.0.1:", jobstest.FreePort(t))
+	web := freeAddress(t)
 	serve, args := f.serve("--slots", "0", "--http", web, "--quota", "label:owner=*=3", "--quota", "queue:default=5")
 	submit := func(owner string, more ...string) (id string, code int, said string) {
 		t.Helper()

@@ -118,7 +118,7 @@ func TestManyReadersOfOneSession(t *testing.T) {
 	cuts, kills := size("PENSTOCK_TEST_STREAM_CUTS", 1), size("PENSTOCK_TEST_STREAM_KILLS", 1)
 	f := newFixture(t)
 	f.env = append(f.env, "PENSTOCK_LEASE=10m") // of a job whose worker is the test
-	address := fmt.Sprint("127.0.0.1:", jobstest.FreePort(t))
+	address := freeAddress(t)
 	p, args := f.serve("--slots", "0", "--http", address)
 	job := f.writing()
 	limit := slowtest.Limit(time.Minute + time.Duration(events*readers/5000)*time.Second)

@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-
-	"github.com/penstock-run/penstock/jobs/jobstest"
 )
 
 // A dispatcher whose store takes no job is not ready, and is again when there is room.
@@ -18,8 +16,8 @@ func TestAFullStoreIsNotReady(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.env = append(f.env, "PENSTOCK_RETENTION_STORE_BYTES=32MiB")
-	admin := fmt.Sprint("127.0.0.1:", jobstest.FreePort(f))
-	f.start("serving", "serve", "--listen", fmt.Sprint("127.0.0.1:", jobstest.FreePort(f)), "--admin", admin)
+	admin := freeAddress(f)
+	f.start("serving", "serve", "--listen", freeAddress(f), "--admin", admin)
 	ready := func(want int, says string) {
 		t.Helper()
 		f.eventually(20*time.Second, fmt.Sprintf("readyz answers %d", want), func() bool {

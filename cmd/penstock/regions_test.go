@@ -8,7 +8,6 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/flaky"
-	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/sandbox/slowtest"
 )
 
@@ -19,11 +18,8 @@ func TestAPoolInTwoRegions(t *testing.T) {
 	f := newFixture(t)
 	f.env = []string{"PENSTOCK_LEASE=" + slowtest.Pace(30*time.Second).String()} // servers choose a leader meanwhile
 	regions := f.regions(map[string]int{"east": 3, "west": 1})
-	gateway := func(region string) func(int) string {
-		return func(server int) string { return regions[region][server] }
-	}
-	east, kept := f.cluster("east", 3, func(server int) string { return f.store() + gateway("east")(server) })
-	west, passing := f.cluster("west", 1, gateway("west"))
+	east, kept := f.cluster("east", 3, func(server int) string { return f.store() + regions["east"][server] })
+	west, passing := f.cluster("west", 1, func(server int) string { return regions["west"][server] })
 	f.env = append(f.env, "PENSTOCK_SERVER="+strings.Join(east, ","))
 	f.eventually(30*time.Second, "the servers of the east keep streams", func() bool {
 		_, code, _ := f.try("nats", "apply", "--replicas", "3")
@@ -66,7 +62,7 @@ func (f *fixture) regions(servers map[string]int) map[string][]string {
 	var all []string
 	for region, n := range servers {
 		for range n {
-			at := fmt.Sprint("127.0.0.1:", jobstest.FreePort(f))
+			at := freeAddress(f)
 			way, err := flaky.Listen(at)
 			f.must(err)
 			f.Cleanup(way.Close)

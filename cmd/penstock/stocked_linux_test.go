@@ -21,7 +21,6 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/client"
 	"github.com/penstock-run/penstock/jobs/event"
-	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/sandbox/slowtest"
 )
 
@@ -66,8 +65,6 @@ func newStockedPool(tb testing.TB, brokerApart bool) *stockedPool {
 	p.must(err)
 	return p
 }
-
-func freeAddress(tb testing.TB) string { return fmt.Sprint("127.0.0.1:", jobstest.FreePort(tb)) }
 
 // startBroker starts a broker that syncs every write, and returns where it is.
 func (p *stockedPool) startBroker() string {

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/jobs/jobstest"
 )
 
 // An issue on GitHub is a job that runs; what its sender may not cause waits for people
@@ -38,7 +37,7 @@ hooks:
       isolation: none
       agent: {name: command, command: [bash, -c, 'grep -o "It fails" "$PENSTOCK_ISSUE_FILE"; ls "$PENSTOCK_INPUT_DIR"']}
 `, dir), 0o600))
-	address := fmt.Sprint("127.0.0.1:", jobstest.FreePort(t))
+	address := freeAddress(t)
 	f.serve("--slots", "1", "--http", address, "--config", settings)
 	deliver := func(id, user, key string) (int, string) {
 		t.Helper()

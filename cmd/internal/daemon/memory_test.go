@@ -38,7 +38,7 @@ func TestAServiceThatRestsGivesMemoryBack(t *testing.T) {
 		for !rest.Load() { // it works
 		}
 	})
-	done.Go(func() { (&memory{every: 200 * time.Millisecond}).giveBack(ctx) })
+	done.Go(func() { giveBack(ctx, 200*time.Millisecond) })
 	time.Sleep(time.Second)
 	if now := taken(); now < most-n*size/2 {
 		t.Errorf("a service that works went from %d to %d bytes", most, now)

@@ -111,7 +111,7 @@ func (m *Monitor) Run(ctx context.Context, p *pool.Pool, admin net.Listener, ser
 	g, ctx := errgroup.WithContext(ctx)
 	context.AfterFunc(ctx, func() { m.drain(m.log(p)) })
 	g.Go(func() error {
-		(&memory{every: restLook}).giveBack(ctx)
+		giveBack(ctx, restLook)
 		return nil
 	})
 	shown := make(chan error, 1)

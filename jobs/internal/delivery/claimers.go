@@ -165,9 +165,9 @@ func (c *Claimers) wanted() int {
 
 // ask waits until there is at least one message. The caller holds asking.
 func (c *Claimers) ask(ctx context.Context) ([]Delivery, error) {
-	wakes := &wakes{arrive: make(chan *nats.Msg, inboxSize)}
-	defer wakes.end()
-	if err := c.listen(wakes); err != nil {
+	heard := &wakes{arrive: make(chan *nats.Msg, inboxSize)}
+	defer heard.end()
+	if err := c.listen(heard); err != nil {
 		return nil, err
 	}
 	if err := c.Ready(ctx); err != nil && ctx.Err() != nil {
@@ -175,19 +175,19 @@ func (c *Claimers) ask(ctx context.Context) ([]Delivery, error) {
 	}
 	next := time.NewTimer(0)
 	defer next.Stop()
-	woken := woken{}
+	woken := places{}
 	for missed := 0; ; missed++ {
 		found, err := c.look(ctx, woken, missed > 0)
 		c.crowd.Tell(len(woken) > 0, len(found) > 0)
 		if len(found) > 0 || err != nil {
 			return found, err
 		}
-		if err := c.listen(wakes); err != nil {
+		if err := c.listen(heard); err != nil {
 			return nil, err
 		}
 		clear(woken)
 		next.Reset(c.lookAgain(missed))
-		if err := c.idle(ctx, wakes.arrive, next.C, woken); err != nil {
+		if err := c.idle(ctx, heard.arrive, next.C, woken); err != nil {
 			return nil, err
 		}
 		if len(woken) > 0 {
@@ -198,7 +198,7 @@ func (c *Claimers) ask(ctx context.Context) ([]Delivery, error) {
 
 // idle waits for a notification of something that these claimers may take, and notes the
 // lanes of all that have come, or until it is time to look without one.
-func (c *Claimers) idle(ctx context.Context, arrive <-chan *nats.Msg, look <-chan time.Time, woken woken) error {
+func (c *Claimers) idle(ctx context.Context, arrive <-chan *nats.Msg, look <-chan time.Time, woken places) error {
 	for len(woken) == 0 {
 		select {
 		case <-ctx.Done():
@@ -232,7 +232,7 @@ func (c *Claimers) lookAgain(missed int) time.Duration {
 
 // look takes the messages that are there, at most as many as are wanted. Woken are the
 // lanes in which there should be one; the others were empty just now. None: look into all.
-func (c *Claimers) look(ctx context.Context, woken woken, idle bool) ([]Delivery, error) {
+func (c *Claimers) look(ctx context.Context, woken places, idle bool) ([]Delivery, error) {
 	// A busy claimer need not look for new classes each time.
 	if idle || time.Since(c.listed) > Poll || len(c.classes) == 0 {
 		classes, err := c.Lanes.Served(ctx, c.Queues, c.Labels)
@@ -296,7 +296,7 @@ func (c *Claimers) shares(n int) []share {
 // lookInto takes up to n messages of a lane from the classes, by turns: the one after
 // the last that had a job is asked first, so that a full one does not starve the others.
 // Where one was notified of, it takes one: the broker keeps a request until it has as many.
-func (c *Claimers) lookInto(ctx context.Context, lane string, n int, woken woken) ([]Delivery, error) {
+func (c *Claimers) lookInto(ctx context.Context, lane string, n int, woken places) ([]Delivery, error) {
 	var found []Delivery
 	first, count := c.next[lane], len(c.classes)
 	for i := range count {

@@ -56,13 +56,15 @@ func (c *Claimers) group() string {
 	return fmt.Sprintf("%x-%d", labels.Sum64(), n)
 }
 
-// woken is where a notification was about something that these claimers may take.
-type woken map[place]bool
-
-type place struct{ class, lane string }
+// A place is where jobs wait, and places are those where a notification was about something
+// that these claimers may take.
+type (
+	place  struct{ class, lane string }
+	places map[place]bool
+)
 
 // note takes in a notification. It may be the first of a class.
-func (c *Claimers) note(msg *nats.Msg, woken woken) {
+func (c *Claimers) note(msg *nats.Msg, woken places) {
 	class, at := lane.Notified(msg)
 	switch {
 	case class == "":
