@@ -42,6 +42,10 @@ func (c collection) collect(ctx context.Context, change *Change) error {
 	if err := c.files.check(); err != nil {
 		return err
 	}
+	d := c.directory()
+	if d.Untouched() {
+		return c.writePatch(ctx, d, c.before, change) // an empty one, which needs no git directory
+	}
 	if err := c.ownGit(); err != nil {
 		return err
 	}
@@ -53,7 +57,6 @@ func (c collection) collect(ctx context.Context, change *Change) error {
 	if made != nil {
 		before.Forced, change.tip = made.Added, made.Tip
 	}
-	d := c.directory()
 	after, err := c.compare(ctx, d, before, change)
 	if limit, ok := errors.AsType[*changes.LimitError](err); ok {
 		// A patch of so many bytes fits whatever is in them: it has the old
@@ -78,10 +81,14 @@ func (c collection) compare(ctx context.Context, d *changes.Directory, before ch
 	if err != nil {
 		return after, err
 	}
-	change.Skipped, change.Over, change.tree = left, after.Over, after.Tree
+	change.Skipped, change.Over = left, after.Over
+	return after, c.writePatch(ctx, d, after, change)
+}
+
+func (c collection) writePatch(ctx context.Context, d *changes.Directory, after changes.State, change *Change) error {
 	p, err := d.Diff(ctx, c.before, after)
-	change.Patch, change.PatchSize, change.SHA256, change.Files, change.Notable = p.Path, p.Size, p.Sum, p.Files, p.Notable
-	return after, err
+	change.tree, change.Patch, change.PatchSize, change.SHA256, change.Files, change.Notable = after.Tree, p.Path, p.Size, p.Sum, p.Files, p.Notable
+	return err
 }
 
 // directory describes the agent's directory, and what shows through it.

@@ -53,6 +53,7 @@ func TestCollectStartsFewProcesses(t *testing.T) {
 		script string
 		want   []string
 	}{
+		"reading": {"cat README; echo x > new; rm new", nil},
 		"nothing": {"git status", nil},
 		"files":   {"echo x > new; echo y >> README; rm src/b.go", []string{"update-index", "fast-import", "diff-tree", "apply"}},
 		"commits": {"echo x > new; git add -A; git commit -qm one", []string{
@@ -67,6 +68,9 @@ func TestCollectStartsFewProcesses(t *testing.T) {
 				s.cfg.Jail = nil // it is not asked either
 			}
 			change := collect(t, w)
+			if _, err := os.Stat(w.path("git")); os.IsNotExist(err) != (name == "reading") {
+				t.Errorf("the host's git directory: %v", err)
+			}
 			if got := commands(); !slices.Equal(got, c.want) {
 				t.Errorf("got %q, want %q", got, c.want)
 			}

@@ -26,6 +26,9 @@ func (w *Workspace) Touched(ctx context.Context) (stat patchstat.Stat, err error
 	if err := w.files.check(); err != nil {
 		return stat, err
 	}
+	if (collection{site: w.site, files: w.files}).directory().Untouched() {
+		return stat, nil
+	}
 	// A directory of its own: what was killed in it disturbs no collection.
 	look := w.path("look")
 	if err := errors.Join(os.RemoveAll(look), os.Mkdir(look, 0o700)); err != nil {

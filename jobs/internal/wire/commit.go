@@ -19,8 +19,8 @@ import (
 // others to come: as long as the broker keeps up, each write is sent by itself, and what had
 // to wait meanwhile is one batch.
 const (
-	singlesAtOnce = 16       // so many writes of one stream are sent by themselves
-	groupLeast    = 16       // fewer that wait are sent by themselves, too
+	singlesAtOnce = 48       // so many writes of one stream are sent by themselves
+	groupLeast    = 48       // fewer that wait are sent by themselves, too
 	groupMost     = MaxBatch // the broker allows a thousand
 	groupBytes    = 1 << 20  // of all messages of a batch; a larger message is sent by itself
 )

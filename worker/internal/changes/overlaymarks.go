@@ -18,6 +18,22 @@ func (d *Directory) MayHaveCommits() bool {
 	return gitWritten(d.Path) || d.View.Layer != "" && gitWritten(d.View.Layer)
 }
 
+// Untouched reports whether nothing was written in an overlay, and setup wrote nothing
+// either: the files are those of the base.
+func (d *Directory) Untouched() bool {
+	if d.View == nil || d.View.Layer != "" {
+		return false
+	}
+	fd, err := disk.OpenDir(unix.AT_FDCWD, d.Path)
+	if err != nil {
+		return false
+	}
+	top := os.NewFile(uintptr(fd), d.Path)
+	defer top.Close()
+	_, err = top.Readdirnames(1)
+	return err == io.EOF
+}
+
 // Marks reads the kernel's marks on a directory of an upper layer: it hides the one below,
 // or shows the one of another name.
 func Marks(dir string) (opaque bool, redirect string, err error) {
