@@ -112,11 +112,7 @@ func (s *site) leave() error {
 // empty reports whether nothing was written in a directory that was empty, and
 // nothing by setup.
 func (s *site) empty() bool {
-	if s.layer != nil {
-		return false
-	}
-	names, err := disk.Names(s.dir)
-	return err == nil && len(names) == 0
+	return s.layer == nil && disk.IsEmpty(s.dir)
 }
 
 func (s *site) leftover(err error) {

@@ -20,14 +20,11 @@ const maxTouched = 4 << 20
 // as the files that they lead to. It may be called at the same time as the other methods, but
 // for Close, and not twice at once. A workspace without a repository has no such files.
 func (w *Workspace) Touched(ctx context.Context) (stat patchstat.Stat, err error) {
-	if w.commit == "" || w.Strategy() == Hook {
+	if w.commit == "" || w.Strategy() == Hook || w.collection().directory().Untouched() {
 		return stat, nil
 	}
 	if err := w.files.check(); err != nil {
 		return stat, err
-	}
-	if (collection{site: w.site, files: w.files}).directory().Untouched() {
-		return stat, nil
 	}
 	// A directory of its own: what was killed in it disturbs no collection.
 	look := w.path("look")

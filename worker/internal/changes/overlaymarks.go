@@ -21,17 +21,7 @@ func (d *Directory) MayHaveCommits() bool {
 // Untouched reports whether nothing was written in an overlay, and setup wrote nothing
 // either: the files are those of the base.
 func (d *Directory) Untouched() bool {
-	if d.View == nil || d.View.Layer != "" {
-		return false
-	}
-	fd, err := disk.OpenDir(unix.AT_FDCWD, d.Path)
-	if err != nil {
-		return false
-	}
-	top := os.NewFile(uintptr(fd), d.Path)
-	defer top.Close()
-	_, err = top.Readdirnames(1)
-	return err == io.EOF
+	return d.View != nil && d.View.Layer == "" && disk.IsEmpty(d.Path)
 }
 
 // Marks reads the kernel's marks on a directory of an upper layer: it hides the one below,

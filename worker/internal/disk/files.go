@@ -35,6 +35,12 @@ func Names(dir string) ([]string, error) {
 	return f.Readdirnames(-1)
 }
 
+// IsEmpty reports whether dir is a directory that can be read, and nothing is in it.
+func IsEmpty(dir string) bool {
+	names, err := Names(dir)
+	return err == nil && len(names) == 0
+}
+
 // ReplaceFile writes a value through another file of the same directory.
 func ReplaceFile(name, fresh string, value any) error {
 	data, err := json.Marshal(value)
