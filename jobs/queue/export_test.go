@@ -95,3 +95,8 @@ func Undelivered(ctx context.Context, q *Queue, class string) (uint64, error) {
 	}
 	return n, nil
 }
+
+// UntilBeat is when a claim on a queue that was opened then sends its next heartbeat.
+func UntilBeat(opened time.Time, lease time.Duration) time.Duration {
+	return (&Claim{q: &Queue{opened: opened}, lease: lease}).untilBeat()
+}

@@ -110,7 +110,7 @@ func (c *Claim) Keep(ctx context.Context) error {
 		return fmt.Errorf("keep job %s: %w", c.rec.ID, err)
 	}
 	defer stop()
-	beat := time.NewTicker(c.lease / 3)
+	beat := time.NewTimer(c.untilBeat())
 	defer beat.Stop()
 	for renew := c.look; ; renew = c.beat {
 		err := renew(ctx)
@@ -130,10 +130,19 @@ func (c *Claim) Keep(ctx context.Context) error {
 		case <-c.ended:
 			return nil
 		case <-beat.C:
+			beat.Reset(c.untilBeat())
 		case <-rung:
 		case <-c.renew:
 		}
 	}
+}
+
+// untilBeat is the time until the next heartbeat, at most a third of the lease. Those of all
+// claims of a connection come at the same moments, four in that time, so that the broker writes
+// many of them to the disk at once.
+func (c *Claim) untilBeat() time.Duration {
+	third := c.lease / 3
+	return third - (time.Since(c.q.opened)+third)%(third/4)
 }
 
 // look does what the first heartbeat is for, without the write while the lease is fresh:

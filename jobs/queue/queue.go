@@ -108,6 +108,7 @@ type Queue struct {
 	cfg        Config
 	names      subject.Names
 	conn       *wire.Conn
+	opened     time.Time
 	election   *election.Election
 	lanes      *lane.Lanes
 	clock      *skew.Clock
@@ -140,7 +141,8 @@ func bind(nc *nats.Conn, cfg Config) (*Queue, error) {
 	}
 	conn.Bound = conn.Bound || cfg.Bind
 	q := &Queue{
-		cfg: cfg, names: names, conn: conn, election: &election.Election{Conn: conn, Names: names},
+		opened: time.Now(),
+		cfg:    cfg, names: names, conn: conn, election: &election.Election{Conn: conn, Names: names},
 		lanes: lane.New(conn, names, cfg.layout()), clock: skew.New(), deliveries: delivery.New(conn, names), claimers: map[string]*delivery.Claimers{},
 	}
 	q.Store = record.New(conn, names, func(e record.Entry) { q.clock.Sighted(e) })
