@@ -185,7 +185,7 @@ func TestARealDescribedAgentGoesOn(t *testing.T) {
 			l.eventually(60*time.Second, "it does what it had not answered", func() bool {
 				return strings.Contains(l.all(jobs.ToolEnded), `one\nthree\n/workspace`)
 			})
-			l.seen(jobs.TurnEnded, 3)
+			l.rests(l.id)
 			l.run("job", "stop", l.id)
 			l.run("wait", "--timeout", patience(60), l.id)
 			for _, text := range []string{"first", "second"} {

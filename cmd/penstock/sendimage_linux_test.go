@@ -65,6 +65,7 @@ func TestAScreenshotIsSent(t *testing.T) {
 		})
 	})
 	k.has(f.run("logs", k.id), "cli: what is wrong here? [1 image (image/png, 1 KiB)]")
+	f.rests(k.id)
 	f.run("job", "stop", k.id)
 	f.run("wait", k.id, "--timeout", patience(60))
 	k.has(f.run("watch", k.id), "cli: what is wrong here? [1 image (image/png, 1 KiB)]")
