@@ -108,7 +108,7 @@ type Queue struct {
 	cfg        Config
 	names      subject.Names
 	conn       *wire.Conn
-	opened     time.Time
+	opened     time.Time // heartbeats count their moments from here
 	election   *election.Election
 	lanes      *lane.Lanes
 	clock      *skew.Clock
@@ -141,8 +141,7 @@ func bind(nc *nats.Conn, cfg Config) (*Queue, error) {
 	}
 	conn.Bound = conn.Bound || cfg.Bind
 	q := &Queue{
-		opened: time.Now(),
-		cfg:    cfg, names: names, conn: conn, election: &election.Election{Conn: conn, Names: names},
+		cfg: cfg, names: names, conn: conn, opened: time.Now(), election: &election.Election{Conn: conn, Names: names},
 		lanes: lane.New(conn, names, cfg.layout()), clock: skew.New(), deliveries: delivery.New(conn, names), claimers: map[string]*delivery.Claimers{},
 	}
 	q.Store = record.New(conn, names, func(e record.Entry) { q.clock.Sighted(e) })
