@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -310,21 +309,47 @@ func TestAnswersDoNotGrow(t *testing.T) {
 	}
 }
 
+// queued waits until so many jobs of the queue default are in the broker's lanes.
+func (p pool) queued(t *testing.T, want int) {
+	t.Helper()
+	js, err := jetstream.New(p.nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "every job in its lane", func() bool {
+		there := 0
+		for stream := range js.ListStreams(t.Context()).Info() {
+			if strings.HasPrefix(stream.Config.Name, "PS_Q_DEFAULT_") {
+				there += int(stream.State.Msgs)
+			}
+		}
+		return there == want
+	})
+}
+
 // messages is how many messages each read takes, in and out of the only connection of a
 // pool with so many jobs.
 func messages(t *testing.T, n int) map[string]uint64 {
 	p := open(t, dispatcher.Hooks{})
-	records := history(n)
-	for i := range records[:n-50] { // as many are pending, however many there are
-		if records[i].State == jobs.Pending {
-			records[i] = kept(1)
-		}
+	records := history(50) // as many are pending, and in the same lanes, however many there are
+	for range n - len(records) {
+		records = append(records, kept(1))
 	}
 	fill(t, p.nc, records...)
 	p.run(t)
 	p.answered(t)
+	queued := 0
+	var pending string
+	for _, rec := range records {
+		if rec.State == jobs.Pending {
+			queued++
+			if rec.Priority == jobs.Low {
+				pending = rec.ID // its answer reads all lanes
+			}
+		}
+	}
+	p.queued(t, queued)
 	c := catalog.New(p.queue)
-	pending := records[slices.IndexFunc(records, func(r jobs.Record) bool { return r.State == jobs.Pending })].ID
 	counts := map[string]uint64{}
 	for name, read := range map[string]func() error{
 		"page": func() error { _, _, err := c.List(t.Context(), catalog.Selection{Newest: true, Limit: 20}); return err },
