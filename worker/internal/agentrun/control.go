@@ -92,9 +92,6 @@ func (s *state) decide(c control.Message) (effect, control.Message, error) {
 			c.Ask = closed.Ask // readers of the log must know what it answers
 		}
 	}
-	if len(do.lines) > 0 && s.in.full() {
-		return do, c, control.Refuse(control.Busy, "the agent has not read earlier messages")
-	}
 	s.questions.note(do.events) // an answered question does not lapse
 	s.watchdog.Touch(time.Now())
 	s.taking++
@@ -137,18 +134,24 @@ func (s *state) effect(c control.Message) (effect, error) {
 	if c.Verb == control.Interrupt && s.phase != agent.Working {
 		return effect{}, control.Refuse(control.Nothing, "no turn is open")
 	}
+	if s.in.full() {
+		return effect{}, control.Refuse(control.Busy, "the agent has not read earlier messages")
+	}
+	// From here on the decoder has the message. One that waited for the agent may
+	// send a prompt by itself, before it is stored that it was accepted.
 	events, lines, err := s.recipient.lines(c)
+	if err != nil {
+		return effect{}, err
+	}
 	do := effect{events: events, lines: lines}
 	switch c.Verb {
 	case control.Set:
 		do.then = func() { s.cfg.Prompts.Change(c.Settings()) }
 	case control.Prompt:
-		do.then = func() {
-			s.phase = agent.Working // it has something to do
-			s.cfg.Prompts.Tells(c.ID)
-		}
+		s.phase = agent.Working // it has something to do
+		s.cfg.Prompts.Tells(c.ID)
 	}
-	return do, err
+	return do, nil
 }
 
 // answerProgram finds out what follows from an answer to a program in the jail. Ours says that

@@ -14,7 +14,6 @@ import (
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/inside"
 	"github.com/penstock-run/penstock/worker/internal/conversation"
-	"github.com/penstock-run/penstock/worker/internal/images"
 	"github.com/penstock-run/penstock/worker/internal/recorder"
 	"github.com/penstock-run/penstock/worker/internal/redact"
 	"github.com/penstock-run/penstock/worker/internal/watchdog"
@@ -26,12 +25,17 @@ var _ agent.Speaker = (*speaker)(nil)
 // A speaker is an agent that says what a test has it say.
 type speaker struct {
 	agent.Decoder
-	next []event.Event
+	next  []event.Event
+	state agent.State // after them
+	said  []string    // ids of prompts
 }
 
-func (s *speaker) Line(agent.Line) agent.Read                     { return agent.Read{Events: s.next} }
-func (s *speaker) Total() agent.Total                             { return agent.Total{Session: "conversation"} }
-func (s *speaker) Say(string, string, ...control.Image) [][]byte  { return nil }
+func (s *speaker) Line(agent.Line) agent.Read { return agent.Read{Events: s.next, State: s.state} }
+func (s *speaker) Total() agent.Total         { return agent.Total{Session: "conversation"} }
+func (s *speaker) Say(id, _ string, _ ...control.Image) [][]byte {
+	s.said = append(s.said, id)
+	return nil
+}
 func (s *speaker) TakesImages() error                             { return nil }
 func (s *speaker) Interrupt() [][]byte                            { return nil }
 func (s *speaker) Set(string, control.Settings) ([][]byte, error) { return nil, nil }
@@ -47,14 +51,9 @@ func (s *speaker) Answer(c control.Message) ([]event.Event, [][]byte, error) {
 // A memory is a conversation that keeps capsules, and nothing of them.
 type memory struct{}
 
-func (memory) Continues() bool         { return true }
-func (memory) Kept() bool              { return true }
-func (memory) Turns() int              { return 0 }
-func (memory) Rest() []images.Prompt   { return nil }
-func (memory) Tells(string)            {}
-func (memory) Change(control.Settings) {}
-func (memory) Note([]event.Event)      {}
-func (memory) Heard() []string         { return nil }
+func (memory) Continues() bool { return true }
+func (memory) Kept() bool      { return true }
+func (memory) Turns() int      { return 0 }
 func (memory) Settle(context.Context, conversation.Position, func() bool) {
 }
 func (memory) Store(context.Context, conversation.Position, jobs.Reason, func(context.Context) (*jobs.Salvage, error)) bool {
@@ -111,7 +110,7 @@ func newRig(t *testing.T, job jobs.Job, block chan struct{}) *rig {
 	g.Run = New(Config{
 		Job: job, Log: slog.New(slog.DiscardHandler), Hangs: watchdog.Hangs{}.WithDefaults(), Lease: g.lease, Events: events,
 		Append:  func(ctx context.Context, e jobs.Event) error { return g.Append(ctx, e) },
-		Secrets: secrets, Inside: inside.NewServer(), Conversation: memory{}, Prompts: memory{},
+		Secrets: secrets, Inside: inside.NewServer(), Conversation: memory{}, Prompts: conversation.New(conversation.Config{}).Prompts,
 		Spent: func(agent.Total) jobs.Spent { return jobs.Spent{} }, Decoder: g.agent, End: ended,
 		Recall:    func(control.Question) (inside.Answer, bool) { return inside.Answer{}, false },
 		Decided:   func(control.Ask) (control.Message, bool) { return control.Message{}, false },
@@ -263,6 +262,45 @@ func TestNothingWaitsForTheLog(t *testing.T) {
 	<-done
 	if how := g.closed(); !slices.Equal(how, []string{"answered"}) {
 		t.Errorf("closed %q", how)
+	}
+}
+
+// A prompt that the agent takes up before it is stored that it was accepted is one that the
+// conversation has: it is not sent again. Nor does the turn that has ended by then seem open.
+func TestAPromptIsTakenUpBeforeItIsStored(t *testing.T) {
+	t.Parallel()
+	block := make(chan struct{})
+	g := newRig(t, jobs.Job{}, block)
+	accepted := make(chan error, 1)
+	go func() {
+		accepted <- g.Control(t.Context(), control.Message{ID: "m", Verb: control.Prompt, Text: "more"}, nil)
+	}()
+	for g.waiting() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	g.agent.state = agent.Idle
+	g.says(event.Make(event.InputState{Input: "m", State: "taken"}), event.Make(event.TurnEnded{}))
+	close(block)
+	if err := <-accepted; err != nil {
+		t.Fatal(err)
+	}
+	if heard := g.cfg.Prompts.Heard(); !slices.Equal(heard, []string{"m"}) {
+		t.Errorf("the conversation has %q, want the prompt", heard)
+	}
+	if err := g.Control(t.Context(), control.Message{ID: "n", Verb: control.Interrupt}, nil); jobs.Code(err) != jobs.ErrorCode(control.Nothing) {
+		t.Errorf("interrupt: %v, want that no turn is open", err)
+	}
+}
+
+// What is refused because the agent has not read enough was not said to it: its decoder knows nothing of it.
+func TestARefusedMessageIsNotSaid(t *testing.T) {
+	t.Parallel()
+	g := newRig(t, jobs.Job{}, nil)
+	for g.state.in.put(make([]byte, control.MaxImageBytes)) {
+	}
+	err := g.Control(t.Context(), control.Message{ID: "m", Verb: control.Prompt, Text: "more"}, nil)
+	if jobs.Code(err) != jobs.ErrorCode(control.Busy) || len(g.agent.said) > 0 {
+		t.Errorf("%v, and %q were said", err, g.agent.said)
 	}
 }
 
