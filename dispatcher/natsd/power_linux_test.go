@@ -57,17 +57,18 @@ func machineMain() {
 	if out, err := exec.Command("mount", "-o", "loop", os.Getenv(machineDisk), dir).CombinedOutput(); err != nil {
 		must(fmt.Errorf("mount a disk: %w: %s", err, out))
 	}
+	said := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	var inside *natsd.Server
 	if files := os.Getenv(machineFiles); files != "" {
 		for file := range strings.SplitSeq(files, ":") {
 			go func() {
-				must(natsd.RunFile(context.Background(), file, slog.New(slog.DiscardHandler), func(url string) { fmt.Println(url) }))
+				must(natsd.RunFile(context.Background(), file, said, func(url string) { fmt.Println(url) }))
 			}()
 		}
 	} else {
 		var err error
 		fast := os.Getenv(machineFast) != ""
-		inside, err = natsd.Open(natsd.Config{StoreDir: filepath.Join(dir, "nats"), Listen: "127.0.0.1:0", Owner: "serve", Fast: fast, User: "u", Password: "p"})
+		inside, err = natsd.Open(natsd.Config{StoreDir: filepath.Join(dir, "nats"), Listen: "127.0.0.1:0", Owner: "serve", Fast: fast, User: "u", Password: "p", Logger: said})
 		must(err)
 		fmt.Println(strings.Replace(inside.Endpoint().URL, "//", "//u:p@", 1))
 	}
@@ -214,7 +215,8 @@ func (m *machine) open() (nc *nats.Conn, made parts) {
 			return nc, made
 		}
 		if time.Since(begun) > 2*jobstest.Patience {
-			m.Fatalf("open the pool: %v", err)
+			m.kill() // likewise
+			m.Fatalf("open the pool: %v\n%s", err, m.said.String())
 		}
 	}
 }
@@ -355,7 +357,8 @@ func (m *machine) lose() (acknowledged int, lost []string) {
 	wait := l.load(ctx, made)
 	for begun := time.Now(); !l.some(); time.Sleep(10 * time.Millisecond) {
 		if time.Since(begun) > 2*jobstest.Patience {
-			m.Fatalf("%d accepted, %d finished, %v", len(l.accepted), len(l.finished), l.refused)
+			m.kill() // so that all that it said is there
+			m.Fatalf("%d accepted, %d finished, %v\n%s", len(l.accepted), len(l.finished), l.refused, m.said.String())
 		}
 	}
 	time.Sleep(rand.N(time.Second)) // waits for nothing: any moment will do

@@ -119,7 +119,7 @@ func ServeChild() {
 	}
 	opts.Port = port
 	join(&opts)
-	if _, err := serve(opts); err != nil {
+	if _, err := serve(opts, &complaints{}); err != nil {
 		panic(err)
 	}
 	fmt.Println("ready")

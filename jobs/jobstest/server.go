@@ -52,6 +52,7 @@ type Server struct {
 	tb   testing.TB
 	opts server.Options
 	srv  *server.Server
+	said complaints
 }
 
 // Start runs a server that ends with the test. Its store is on the disk and
@@ -81,7 +82,12 @@ func start(tb testing.TB, opts server.Options) *Server {
 	s := &Server{tb: tb, opts: opts}
 	s.opts.Port = FreePort(tb)
 	s.Up()
-	tb.Cleanup(s.Down)
+	tb.Cleanup(func() {
+		s.Down()
+		if tb.Failed() {
+			s.said.tell(tb)
+		}
+	})
 	return s
 }
 
@@ -95,7 +101,7 @@ func options(dir string) server.Options {
 // Up starts the server again after Down.
 func (s *Server) Up() {
 	s.tb.Helper()
-	srv, err := serve(s.opts)
+	srv, err := serve(s.opts, &s.said)
 	if err != nil {
 		s.tb.Fatalf("start server: %v", err)
 	}
@@ -105,13 +111,14 @@ func (s *Server) Up() {
 // serve starts a server. Its port may be taken for a moment, by a child process that was
 // forked while the port was in use and has not begun its own program yet: a server that
 // cannot listen says so to nobody, so that is tried again.
-func serve(opts server.Options) (*server.Server, error) {
+func serve(opts server.Options, said *complaints) (*server.Server, error) {
 	for end := time.Now().Add(Patience); ; time.Sleep(50 * time.Millisecond) {
 		again := opts
 		srv, err := server.NewServer(&again)
 		if err != nil {
 			return nil, err
 		}
+		srv.SetLoggerV2(said, false, false, false)
 		srv.Start()
 		switch {
 		case srv.Addr() != nil && srv.ReadyForConnections(Patience):
