@@ -27,6 +27,7 @@ type exampleTB struct {
 }
 
 func (*exampleTB) Helper()                        {}
+func (*exampleTB) Failed() bool                   { return false } // it panics
 func (*exampleTB) Fatal(args ...any)              { panic(fmt.Sprint(args...)) }
 func (*exampleTB) Fatalf(format string, a ...any) { panic(fmt.Sprintf(format, a...)) }
 func (*exampleTB) Errorf(format string, a ...any) { panic(fmt.Sprintf(format, a...)) }
