@@ -83,6 +83,9 @@ func Plumb(s Streams, rate int64) (_ *Pipes, err error) {
 	if p.Inside[1], err = p.addOutput(s.Stdout); err != nil {
 		return nil, err
 	}
+	if p.limit == nil { // else what is too fast would come at once
+		enlarge(p.Inside[1])
+	}
 	if s.Stderr != nil && same(s.Stdout, s.Stderr) {
 		p.Inside[2] = p.Inside[1]
 		return p, nil

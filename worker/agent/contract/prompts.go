@@ -56,18 +56,19 @@ func comes(prompt string) func(context.Context, *trial) error {
 // answersOf are the checks that the model's answer becomes an event as it is.
 var answersOf = []check{
 	{"", "special_answer", "an answer becomes an event as it is: quotes, escapes, several lines, other scripts", nil, told(agenttest.Reply{Text: specialAnswer}, specialAnswer)},
-	{"", "long_answer", "an answer of a megabyte becomes an event", tellsLongAnswers, longAnswer},
+	{"", "large_answer", "an answer of 200 KiB becomes an event", nil, longAnswer(200 << 10)},
+	{"", "long_answer", "an answer of a megabyte becomes an event", tellsLongAnswers, longAnswer(1 << 20)},
 	{"", "slow_answer", "it waits for a model that takes its time", nil, told(agenttest.Reply{Text: answerWord, Delay: 2 * time.Second}, answerWord)},
 	{"", "dropped_answer", "half an answer is no success: it asks again, or fails", nil, dropped},
 }
 
-// longAnswer is a megabyte of text that does not repeat itself, which some agents take for a loop.
-func longAnswer(ctx context.Context, t *trial) error {
+// longAnswer is a check with text that does not repeat itself, which some agents take for a loop.
+func longAnswer(size int) func(context.Context, *trial) error {
 	var b strings.Builder
-	for n := 0; b.Len() < 1<<20; n++ {
+	for n := 0; b.Len() < size; n++ {
 		fmt.Fprintf(&b, "%x and ", n*n)
 	}
-	return told(agenttest.Reply{Text: b.String() + lastWord}, lastWord)(ctx, t)
+	return told(agenttest.Reply{Text: b.String() + lastWord}, lastWord)
 }
 
 const specialAnswer = "\"it's\" \\n \\u0041 <b>&amp; \u00e9 \u65e5\u672c \U0001f642 %s `id`"

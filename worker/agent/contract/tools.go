@@ -94,7 +94,7 @@ func parallel(ctx context.Context, t *trial) error {
 	return nil
 }
 
-// keepsOutput is false for Gemini CLI, which ends in the middle of a line of more than 64 KiB.
+// keepsOutput is false for Gemini CLI, which ends in the middle of a line that its pipe cannot hold.
 func keepsOutput(a agent.About) bool { return a.Protocol != "gemini" }
 
 // tellsLongAnswers is also false for opencode, which loses the end of such a line where it is its last.
