@@ -64,11 +64,13 @@ var answersOf = []check{
 
 // longAnswer is a check with text that does not repeat itself, which some agents take for a loop.
 func longAnswer(size int) func(context.Context, *trial) error {
-	var b strings.Builder
-	for n := 0; b.Len() < size; n++ {
-		fmt.Fprintf(&b, "%x and ", n*n)
+	return func(ctx context.Context, t *trial) error {
+		var b strings.Builder
+		for n := 0; b.Len() < size; n++ {
+			fmt.Fprintf(&b, "%x and ", n*n)
+		}
+		return told(agenttest.Reply{Text: b.String() + lastWord}, lastWord)(ctx, t)
 	}
-	return told(agenttest.Reply{Text: b.String() + lastWord}, lastWord)
 }
 
 const specialAnswer = "\"it's\" \\n \\u0041 <b>&amp; \u00e9 \u65e5\u672c \U0001f642 %s `id`"
