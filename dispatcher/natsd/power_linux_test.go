@@ -215,7 +215,7 @@ func (m *machine) open() (nc *nats.Conn, made parts) {
 			return nc, made
 		}
 		if time.Since(begun) > 2*jobstest.Patience {
-			m.kill() // likewise
+			m.kill() // so that all that it said is there
 			m.Fatalf("open the pool: %v\n%s", err, m.said.String())
 		}
 	}
@@ -357,7 +357,7 @@ func (m *machine) lose() (acknowledged int, lost []string) {
 	wait := l.load(ctx, made)
 	for begun := time.Now(); !l.some(); time.Sleep(10 * time.Millisecond) {
 		if time.Since(begun) > 2*jobstest.Patience {
-			m.kill() // so that all that it said is there
+			m.kill() // likewise
 			m.Fatalf("%d accepted, %d finished, %v\n%s", len(l.accepted), len(l.finished), l.refused, m.said.String())
 		}
 	}
