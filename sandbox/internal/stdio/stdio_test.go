@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"os"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -94,31 +93,6 @@ func TestAWriterThatFails(t *testing.T) {
 	})
 	if err := p.Finish(false); err == nil || err.Error() != "no room" {
 		t.Errorf("got %v", err)
-	}
-}
-
-// What a program writes that does not wait for us is there when we read, up to the size of the pipe.
-func TestAPipeHoldsALongLine(t *testing.T) {
-	t.Parallel()
-	if runtime.GOOS != "linux" {
-		t.Skip("pipes are larger on Linux only")
-	}
-	var out bytes.Buffer
-	p, err := Plumb(Streams{Stdout: &out}, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	<-program(t, p, func(_, out, _ *os.File) {
-		if err := out.SetWriteDeadline(time.Now().Add(slowtest.Limit(time.Second))); err != nil {
-			t.Error(err)
-		}
-		if _, err := out.Write(make([]byte, 200<<10)); err != nil {
-			t.Error(err)
-		}
-	})
-	p.Start()
-	if err := p.Finish(false); err != nil || out.Len() != 200<<10 {
-		t.Errorf("got %d bytes, err %v", out.Len(), err)
 	}
 }
 
