@@ -105,9 +105,15 @@ func (l *link) ask(ctx context.Context, r terminal.Request, within time.Duration
 	case answer := <-reply:
 		return answer, nil
 	case <-l.gone:
-		return terminal.Answer{}, lost(l.why)
+		err = lost(l.why)
 	case <-ctx.Done():
-		return terminal.Answer{}, context.Cause(ctx)
+		err = context.Cause(ctx)
+	}
+	select {
+	case answer := <-reply: // the last that came, or while ctx ended
+		return answer, nil
+	default:
+		return terminal.Answer{}, err
 	}
 }
 

@@ -105,6 +105,26 @@ func TestReplies(t *testing.T) {
 	all.Wait()
 }
 
+// A server that ends may still have answered: what it has done is not told as lost.
+func TestTheLastReply(t *testing.T) {
+	t.Parallel()
+	each := make([]func(*websocket.Conn), 100)
+	for i := range each {
+		each[i] = func(conn *websocket.Conn) {
+			answers(t, conn, takes(t, conn))
+			_ = conn.CloseNow()
+		}
+	}
+	s := serve(t, time.Minute, each...)
+	for from := range int64(len(each)) {
+		got, err := s.Ask(t.Context(), read(from))
+		if err != nil || got.From != from {
+			t.Fatalf("call %d got %+v, %v", from, got, err)
+		}
+		s.Close()
+	}
+}
+
 // A connection that is lost fails the calls that wait, with the reason, and the next call
 // makes another one.
 func TestLostConnections(t *testing.T) {
