@@ -30,6 +30,7 @@ package sandbox
 import (
 	"context"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/penstock-run/penstock/sandbox/mechanism"
@@ -118,8 +119,8 @@ type Command struct {
 	Jail mechanism.Mechanism
 	// Root identifies where the jail's programs come from, as "sha256:" and hexadecimal
 	// digits: the image, by its id at the engine, or the list of what the host shows to every
-	// jail. Empty: unknown.
-	Root string
+	// jail. Empty or nil: unknown. It may have to read megabytes, and starts nothing.
+	Root func() string
 }
 
 // name is what the program is called, and begins its messages with.
@@ -128,6 +129,14 @@ func (c *Command) name() string {
 		return c.Path
 	}
 	return c.Args[0]
+}
+
+// onceRoot is Root that is computed once.
+func (c *Command) onceRoot() func() string {
+	if c.Root == nil {
+		return nil
+	}
+	return sync.OnceValue(c.Root)
 }
 
 // A Keeper is a [Backend] whose jails belong to a service of the host, which

@@ -29,7 +29,7 @@ func Start(ctx context.Context, b Backend, spec Spec, streams Streams) (*Process
 		return nil, &StartError{Backend: b.Name(), Step: "start", Detail: "its mechanism does not exist on macOS"}
 	}
 	p := &Process{
-		spec: spec.WithDefaults(), root: command.Root, weaker: weaker, token: fmt.Sprintf("%s_%d-%d", spec.Label, os.Getpid(), jails.Add(1)),
+		spec: spec.WithDefaults(), root: command.onceRoot(), weaker: weaker, token: fmt.Sprintf("%s_%d-%d", spec.Label, os.Getpid(), jails.Add(1)),
 		jail: &held.Session{}, stopping: make(chan struct{}), launched: make(chan struct{}), done: make(chan struct{}),
 	}
 	p.exit.Started = time.Now()

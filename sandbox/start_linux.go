@@ -41,7 +41,7 @@ func Start(ctx context.Context, b Backend, spec Spec, streams Streams) (*Process
 		return nil, &StartError{Backend: b.Name(), Step: "limits", Err: err}
 	}
 	p := &Process{
-		spec: spec, root: command.Root, weaker: weaker, watched: features(config), token: token.New(spec.Label),
+		spec: spec, root: command.onceRoot(), weaker: weaker, watched: features(config), token: token.New(spec.Label),
 		stopping: make(chan struct{}), launched: make(chan struct{}), done: make(chan struct{}),
 	}
 	p.exit.Started = time.Now()

@@ -114,7 +114,7 @@ func compile(spec sandbox.Spec, path string, h host) (*sandbox.Command, error) {
 		Path: path,
 		// Only this is visible in the host's list of processes.
 		Args: []string{"bwrap", "--args", strconv.Itoa(argsFD), "--", jailinit.Path, mechanism.Mark},
-		Jail: c, Root: h.Root(),
+		Jail: c, Root: h.Root,
 	}, nil
 }
 

@@ -16,7 +16,13 @@ import (
 // bubblewrap dies. But until bubblewrap has released the first process of the
 // new namespaces, that process waits for a message, and nothing ties it to any
 // other process: killed then, bubblewrap leaves it waiting for ever.
+//
+// A starter whose jails have all ended has left none, see [StartReaper]: then it looks
+// for none, which would take longer the more processes the host has.
 const ReaperName = "penstock-reaper"
+
+// jailsFD is where the reaper finds what StartReaper was given.
+const jailsFD = 3
 
 // A starter's last jails appear, if they do, before the reaper has looked
 // calmLooks times and found nothing.
@@ -28,7 +34,7 @@ const (
 // reapJails waits for the end of the starter, then ends what it left, and returns.
 func reapJails(starter string) {
 	// Whatever the starter inherited would stay open with this process.
-	_, _, _ = syscall.Syscall(sysCloseRange, 3, ^uintptr(0), 0)
+	_, _, _ = syscall.Syscall(sysCloseRange, jailsFD+1, ^uintptr(0), 0)
 	signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP) // meant for the starter
 	parts := split(starter, "-")
 	if len(parts) != 3 {
@@ -46,6 +52,9 @@ func reapJails(starter string) {
 	} else if err != syscall.ESRCH {
 		return // a kernel before 5.3
 	}
+	if none(jailsFD) {
+		return
+	}
 	killed := map[string]bool{}
 	for calm := 0; calm < calmLooks; time.Sleep(lookPause) {
 		if killStranded(starter, killed) {
@@ -54,6 +63,13 @@ func reapJails(starter string) {
 			calm++
 		}
 	}
+}
+
+// none reports whether a pipe has no bytes. Its other end may still be open: in a child of the
+// starter that does not execute its program yet.
+func none(pipe int) bool {
+	n, err := syscall.Read(pipe, make([]byte, 1))
+	return n == 0 && err == nil || err == syscall.EAGAIN
 }
 
 // awaitEnd returns when the process has ended.
@@ -145,8 +161,9 @@ func openProcess(pid int) (int, error) {
 }
 
 // StartReaper starts one for this process, which is the starter of that
-// identity, and returns its number.
-func StartReaper(identity string) (pid int, err error) {
+// identity, and returns its number. The pipe does not block its reader, and has a byte for
+// each jail that has not ended.
+func StartReaper(identity string, jails int) (pid int, err error) {
 	null, err := syscall.Open(os.DevNull, syscall.O_RDWR|syscall.O_CLOEXEC, 0)
 	if err != nil {
 		return 0, err
@@ -154,7 +171,7 @@ func StartReaper(identity string) (pid int, err error) {
 	defer syscall.Close(null)
 	fd := uintptr(null)
 	return syscall.ForkExec("/proc/self/exe", []string{ReaperName, identity}, &syscall.ProcAttr{
-		Dir: "/", Env: []string{"GOMAXPROCS=1"}, Files: []uintptr{fd, fd, fd}, // a second processor would cost memory only
+		Dir: "/", Env: []string{"GOMAXPROCS=1"}, Files: []uintptr{fd, fd, fd, jailsFD: uintptr(jails)}, // a second processor would cost memory only
 		Sys: &syscall.SysProcAttr{Setsid: true},
 	})
 }

@@ -85,7 +85,7 @@ func compile(spec sandbox.Spec, e engine) (*sandbox.Command, error) {
 	return &sandbox.Command{
 		Path: e.path, Args: v.args, Env: e.env,
 		Jail: mechanism.Served{Init: initConfig(spec, e, filter), Shown: v.shown, End: e.end()},
-		Root: imageID(spec.Image),
+		Root: func() string { return imageID(spec.Image) },
 	}, nil
 }
 

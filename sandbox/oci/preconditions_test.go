@@ -111,8 +111,8 @@ func TestAnImageIsStartedByItsID(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if root := strings.HasPrefix(c.want, "sha256:"); root != (command.Root == c.want) || !slices.Contains(command.Args, c.want) {
-				t.Errorf("the root is %q, and the engine gets %q", command.Root, command.Args)
+			if root := strings.HasPrefix(c.want, "sha256:"); root != (command.Root() == c.want) || !slices.Contains(command.Args, c.want) {
+				t.Errorf("the root is %q, and the engine gets %q", command.Root(), command.Args)
 			}
 		})
 	}

@@ -163,7 +163,7 @@ func compile(spec sandbox.Spec, h host) (*sandbox.Command, error) {
 		Args: append(args, "--", "/usr/bin/env", "-i", "GOMAXPROCS=1", jailinit.Path, mechanism.Mark),
 		Env:  h.tools.env(),
 		Jail: mechanism.Served{Init: config, End: h.tools.end()},
-		Root: h.Root(),
+		Root: h.Root,
 	}, nil
 }
 

@@ -22,6 +22,7 @@ type contained struct {
 	status *os.File
 	cover  *cover.Covering // nil where nothing is mounted from outside
 	met    chan struct{}   // closed by Meet
+	forget func()          // tells the reaper that nothing of the jail is left
 
 	mu       sync.Mutex
 	first    int  // guarded by mu; process 1 inside, whose end is the end of all; -1 if not known
@@ -33,7 +34,11 @@ type contained struct {
 
 func newContained(m mechanism.Contained, c Config) (_ Jail, step string, err error) {
 	j := &contained{met: make(chan struct{}), first: -1, agent: -1}
+	if j.forget, err = needReaper(); err != nil {
+		return nil, "reaper", err
+	}
 	if j.child, err = newChild(c); err != nil {
+		j.forget()
 		return nil, "limits", err
 	}
 	defer func() {
@@ -177,6 +182,7 @@ func (j *contained) Processes() (top, first int) {
 }
 
 func (j *contained) Remove() error {
+	j.forget()
 	j.closeCover()
 	if j.status != nil {
 		j.status.Close()

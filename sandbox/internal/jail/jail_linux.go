@@ -67,9 +67,6 @@ type Config struct {
 func New(m mechanism.Mechanism, c Config) (j Jail, step string, err error) {
 	switch m := m.(type) {
 	case mechanism.Contained:
-		if err := needReaper(); err != nil {
-			return nil, "reaper", err
-		}
 		return newContained(m, c)
 	case mechanism.Supervised:
 		return newSupervised(m, c)

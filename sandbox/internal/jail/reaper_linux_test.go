@@ -43,9 +43,19 @@ func waiting(t *testing.T, flags uintptr, args ...string) *exec.Cmd {
 	return cmd
 }
 
-func startReaper(t *testing.T, identity string) <-chan struct{} {
+// startReaper starts one for a starter that has so many jails.
+func startReaper(t *testing.T, identity string, jails int) <-chan struct{} {
 	t.Helper()
-	pid, err := jailinit.StartReaper(identity)
+	var pipe [2]int
+	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(pipe[1]) })
+	if _, err := unix.Write(pipe[1], make([]byte, jails)); err != nil {
+		t.Fatal(err)
+	}
+	pid, err := jailinit.StartReaper(identity, pipe[0])
+	unix.Close(pipe[0])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,8 +95,8 @@ func TestTheReaperEndsWhatADeadStarterLeft(t *testing.T) {
 	stranded := waiting(t, syscall.CLONE_NEWPID, named(dead))
 	others := waiting(t, syscall.CLONE_NEWPID, named(token.Identity(living.Process.Pid)))
 	supervisor := waiting(t, 0, named(dead))
-	reaped := startReaper(t, dead)
-	startReaper(t, token.Identity(living.Process.Pid))
+	reaped := startReaper(t, dead, 1)
+	startReaper(t, token.Identity(living.Process.Pid), 1)
 
 	if err := dying.Process.Kill(); err != nil {
 		t.Fatal(err)
@@ -99,7 +109,7 @@ func TestTheReaperEndsWhatADeadStarterLeft(t *testing.T) {
 		}
 	}
 	late := waiting(t, syscall.CLONE_NEWPID, named(dead))
-	startReaper(t, dead) // as when a starter is killed before its reaper looks for the first time
+	startReaper(t, dead, 1) // as when a starter is killed before its reaper looks for the first time
 	gone(t, endOf(late), "what was left before the reaper began")
 }
 
@@ -130,7 +140,7 @@ func TestTheReaperDoesNotWaitForFrozenJails(t *testing.T) {
 	write("cgroup.procs", strconv.Itoa(stranded.Process.Pid))
 	write("freezer.state", "FROZEN")
 	t.Cleanup(func() { write("freezer.state", "THAWED") }) // before the process is waited for
-	reaped := startReaper(t, dead)
+	reaped := startReaper(t, dead, 1)
 	if err := dying.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -139,19 +149,73 @@ func TestTheReaperDoesNotWaitForFrozenJails(t *testing.T) {
 	gone(t, endOf(stranded), "the jail that was frozen")
 }
 
+// After the last jail of a starter there is nothing to look for.
+func TestTheReaperBelievesThatAllJailsHaveEnded(t *testing.T) {
+	dying := waiting(t, 0)
+	dead := token.Identity(dying.Process.Pid)
+	left := waiting(t, syscall.CLONE_NEWPID, jailinit.Mark+"label_"+dead+"-7")
+	reaped := startReaper(t, dead, 0) // the other end of its pipe stays open
+	if err := dying.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	gone(t, reaped, "the reaper of a starter without jails")
+	if token.State(left.Process.Pid) == "Z" {
+		t.Error("it has looked for jails")
+	}
+}
+
+func noted(t *testing.T) int {
+	t.Helper()
+	n, err := unix.IoctlGetInt(reaper.jails[0], unix.TIOCINQ)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func TestJailsAreNotedUntilTheyEnd(t *testing.T) {
+	var jails []func()
+	for range 2 {
+		forget, err := needReaper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		jails = append(jails, forget)
+	}
+	if n := noted(t); n != 2 {
+		t.Errorf("%d of two jails are noted", n)
+	}
+	jails[0]()
+	jails[0]() // as when a start fails after all
+	if n := noted(t); n != 1 {
+		t.Errorf("%d of one jail are noted", n)
+	}
+	jails[1]()
+	if n := noted(t); n != 0 {
+		t.Errorf("%d are noted at the end", n)
+	}
+}
+
 func TestAKilledReaperIsReplaced(t *testing.T) {
-	if err := needReaper(); err != nil {
+	need := func() error {
+		forget, err := needReaper()
+		if err == nil {
+			forget()
+		}
+		return err
+	}
+	if err := need(); err != nil {
 		t.Fatal(err)
 	}
 	first := reaper.pid
-	if err := needReaper(); err != nil || reaper.pid != first {
+	if err := need(); err != nil || reaper.pid != first {
 		t.Errorf("reaper %d, then %d, err %v", first, reaper.pid, err)
 	}
 	if err := unix.Kill(first, unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	for deadline := time.Now().Add(slowtest.Limit(10 * time.Second)); reaper.pid == first; time.Sleep(time.Millisecond) {
-		if err := needReaper(); err != nil || time.Now().After(deadline) {
+		if err := need(); err != nil || time.Now().After(deadline) {
 			t.Fatalf("no other reaper: %v", err)
 		}
 	}

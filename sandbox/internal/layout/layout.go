@@ -25,9 +25,9 @@ type Host struct {
 	Copied    []sandbox.File
 	Hidden    []string
 	ReadOnly  []string
-	Hosts     []byte // of a host whose network the Spec shares
-	Resolv    []byte // the same
-	Packages  []Digest
+	Hosts     []byte          // of a host whose network the Spec shares
+	Resolv    []byte          // the same
+	Packages  func() []Digest // of the lists of installed packages
 }
 
 // A Digest is a file of the host by its SHA-256.
@@ -47,8 +47,10 @@ func (h Host) Root() string {
 	for _, f := range h.Copied {
 		fmt.Fprintf(sum, "copied %q %x\n", f.Path, sha256.Sum256(f.Data))
 	}
-	for _, p := range h.Packages {
-		fmt.Fprintf(sum, "packages %q %s\n", p.Path, p.SHA256)
+	if h.Packages != nil {
+		for _, p := range h.Packages() {
+			fmt.Fprintf(sum, "packages %q %s\n", p.Path, p.SHA256)
+		}
 	}
 	return "sha256:" + hex.EncodeToString(sum.Sum(nil))
 }

@@ -84,7 +84,8 @@ func (h *Host) readSystem(spec sandbox.Spec) error {
 			h.Shared = append(h.Shared, sandbox.Mount{Source: p, Target: "/etc/" + name})
 		}
 	}
-	h.Copied, h.Packages = copies.read(copiedEtc), digests.read(installed)
+	h.Copied = copies.read(copiedEtc)
+	h.Packages = func() []Digest { return digests.read(installed) }
 	h.Hidden = existing(rootfs.Hidden)
 	if os.Geteuid() == 0 {
 		h.Hidden = append(h.Hidden, existing(rootfs.HiddenFromRoot)...)

@@ -30,14 +30,18 @@ func TestRoot(t *testing.T) {
 	if again := host(sandbox.Spec{Workspace: t.TempDir(), Network: sandbox.NetworkFull}); again.Root() != first.Root() {
 		t.Error("it depends on the job")
 	}
+	more := func(h *Host, digest string) {
+		before := h.Packages()
+		h.Packages = func() []Digest { return append(before, Digest{"/lib/apk/db/installed", digest}) }
+	}
 	for what, change := range map[string]func(*Host){
 		"a link":                func(h *Host) { h.Links = append(h.Links, sandbox.Mount{Source: "usr/bin", Target: "/bin2"}) },
 		"a directory":           func(h *Host) { h.Shared = append(h.Shared, sandbox.Mount{Source: "/opt", Target: "/opt"}) },
 		"the target of one":     func(h *Host) { h.Shared = append(h.Shared, sandbox.Mount{Source: "/opt", Target: "/opt2"}) },
 		"a copied file":         func(h *Host) { h.Copied = append(h.Copied, sandbox.File{Path: "/etc/x"}) },
 		"contents of a file":    func(h *Host) { h.Copied = append(h.Copied, sandbox.File{Path: "/etc/x", Data: []byte("y")}) },
-		"the list of packages":  func(h *Host) { h.Packages = append(h.Packages, Digest{"/lib/apk/db/installed", "00"}) },
-		"another list of these": func(h *Host) { h.Packages = append(h.Packages, Digest{"/lib/apk/db/installed", "01"}) },
+		"the list of packages":  func(h *Host) { more(h, "00") },
+		"another list of these": func(h *Host) { more(h, "01") },
 	} {
 		h := host(sandbox.Spec{})
 		change(&h)
