@@ -1,6 +1,7 @@
 package record
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,8 +22,8 @@ type Entry struct {
 	At  time.Time // when it was written, by the broker's clock
 	// Lost is the attempt that the next write takes from a silent worker, if it does.
 	Lost *Entry
-	// raw is the record as it was read: what a newer release has written into
-	// it besides is written back as it was.
+	// raw is a record into which a newer release has written more, as it was read: that is
+	// written back as it was.
 	raw []byte
 }
 
@@ -31,12 +32,17 @@ var ErrForeign = errors.New("it was written by a newer release: update this one"
 
 // decode reads an entry from the message that has it.
 func decode(m wire.Message) (Entry, error) {
-	e := Entry{Rev: m.Seq, At: m.Time, raw: m.Data}
-	if err := json.Unmarshal(m.Data, &e.Record); err != nil {
-		if e.Schema > jobs.RecordSchema {
-			err = fmt.Errorf("%w: %w", ErrForeign, err)
+	e := Entry{Rev: m.Seq, At: m.Time}
+	known := json.NewDecoder(bytes.NewReader(m.Data))
+	known.DisallowUnknownFields()
+	if err := known.Decode(&e.Record); err != nil || known.More() {
+		e.Record, e.raw = jobs.Record{}, m.Data
+		if err := json.Unmarshal(m.Data, &e.Record); err != nil {
+			if e.Schema > jobs.RecordSchema {
+				err = fmt.Errorf("%w: %w", ErrForeign, err)
+			}
+			return Entry{}, fmt.Errorf("record %s: %w", m.Subject, err)
 		}
-		return Entry{}, fmt.Errorf("record %s: %w", m.Subject, err)
 	}
 	e.Repo = jobs.WithoutCredentials(e.Repo)
 	if e.State == jobs.Executing && e.Epoch == 0 {
