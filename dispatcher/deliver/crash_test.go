@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -51,6 +52,116 @@ func TestLeadersFollowEachOther(t *testing.T) {
 	want := "good:submitted bad:submitted bad:submitted good:claimed bad:submitted bad:claimed bad:reopened"
 	if got := r.trace(); got != want {
 		t.Errorf("arrived are %s, want %s", got, want)
+	}
+}
+
+// What clients ask for while a delivery is tried is tried once more when that has failed,
+// and is not asked for any more when it has succeeded.
+func TestARequestDuringAnAttempt(t *testing.T) {
+	for _, status := range []int{200, 503} {
+		t.Run(fmt.Sprint(status), func(t *testing.T) {
+			p := newPool(t)
+			p.cfg = p.cfg.Scheduled(time.Hour, time.Hour)
+			begun, released := make(chan struct{}), make(chan struct{})
+			release := sync.OnceFunc(func() { close(released) })
+			r := receive(t, func(n int, _ received, w http.ResponseWriter) {
+				if n == 1 {
+					close(begun)
+					<-released
+					w.WriteHeader(status)
+				}
+			})
+			t.Cleanup(release)
+			p.add("ci", r.URL)
+			p.lead()
+			p.tell("j1", jobs.JobSubmitted)
+			<-begun
+			if err := p.store.Redeliver(jobstest.Context(t), "ci-1"); err != nil {
+				t.Fatal(err)
+			}
+			hook, err := p.store.Hook(jobstest.Context(t), "ci")
+			if err != nil {
+				t.Fatal(err)
+			}
+			asked := func() int {
+				places, err := p.store.Asked(jobstest.Context(t), hook.ID)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return len(places)
+			}
+			time.Sleep(100 * time.Millisecond) // so that the leader knows
+			if asked() != 1 {
+				t.Error("the request was forgotten before the attempt")
+			}
+			release()
+			p.until("the request is met", func() bool { return asked() == 0 && p.hook("ci").Waiting == 0 })
+			want := map[int]string{200: "delivered", 503: "retrying delivered"}[status]
+			if got := p.states("ci"); got != want {
+				t.Errorf("the attempts are %s, want %s", got, want)
+			}
+		})
+	}
+}
+
+// A leader that ends during the attempt that clients have asked for leaves the request to
+// the next one.
+func TestARequestOutlastsItsLeader(t *testing.T) {
+	p := newPool(t)
+	p.cfg = p.cfg.Scheduled(time.Hour, time.Hour)
+	second, released := make(chan struct{}), make(chan struct{})
+	release := sync.OnceFunc(func() { close(released) })
+	r := receive(t, func(n int, _ received, w http.ResponseWriter) {
+		switch n {
+		case 1:
+			w.WriteHeader(503)
+		case 2:
+			close(second)
+			<-released
+		}
+	})
+	t.Cleanup(release)
+	p.add("ci", r.URL)
+	end := p.lead()
+	p.tell("j1", jobs.JobSubmitted)
+	p.until("it waits for an hour", func() bool { return p.states("ci") == "retrying" })
+	if err := p.store.Redeliver(jobstest.Context(t), "ci-1"); err != nil {
+		t.Fatal(err)
+	}
+	<-second
+	end()
+	release()
+	p.lead()
+	p.until("it was delivered", func() bool { return p.states("ci") == "retrying delivered" })
+}
+
+// The next leader reads events again whose retries are due when it begins: it may have
+// delivered them before it comes to them.
+func TestWhatIsDueAtTheBeginning(t *testing.T) {
+	p := newPool(t)
+	const n = 40
+	tried := sync.Map{}
+	r := receive(t, func(_ int, got received, w http.ResponseWriter) {
+		if _, again := tried.LoadOrStore(got.job, true); !again {
+			w.WriteHeader(503)
+		}
+	})
+	p.add("ci", r.URL, func(w *operation.WebhookRequest) { w.Events = []string{"job.submitted"} })
+	p.cfg = p.cfg.Scheduled(time.Hour, time.Second)
+	p.tell("noise", slices.Repeat([]jobs.Kind{jobs.JobClaimed}, 500)...) // takes the next one some time to read
+	end := p.lead()
+	for i := range n {
+		p.tell(fmt.Sprintf("j%d", i), jobs.JobSubmitted)
+	}
+	p.until("each was tried", func() bool { return strings.Count(p.states("ci"), "retrying") == n })
+	end()
+	time.Sleep(1200 * time.Millisecond)
+	p.lead()
+	tried.Store("last", true)
+	p.tell("last", jobs.JobSubmitted)
+	p.until("all is delivered", func() bool { return strings.Count(p.states("ci"), "delivered") >= n+1 && p.hook("ci").Waiting == 0 })
+	if got := len(r.all()); got != 2*n+1 {
+		t.Errorf("%d requests for %d events that failed once, and one that did not", got, n)
 	}
 }
 

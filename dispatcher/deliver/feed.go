@@ -3,6 +3,7 @@ package deliver
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -40,7 +41,8 @@ type feed struct {
 	due     dueLines
 	waiting int                 // events in lines
 	open    map[uint64]struct{} // read, and neither delivered nor in a line of the bucket
-	done    map[uint64]bool     // that an earlier leader has delivered
+	entered uint64              // up to here the reader has given the loop every event
+	done    map[uint64]bool     // behind that, and delivered: by an earlier leader, or from a line that it has stored
 	results chan result
 	running int
 }
@@ -87,7 +89,8 @@ func (f *feed) load(ctx context.Context) error {
 		return err
 	}
 	f.state.Read = max(f.state.Read, f.hook.From)
-	f.handed.Store(f.state.Read)
+	f.entered = f.state.Read
+	f.handed.Store(f.entered)
 	if f.done, err = store.Delivered(ctx, id); err != nil {
 		return err
 	}
@@ -186,6 +189,7 @@ func (f *feed) startTasks(ctx context.Context, tasks *sync.WaitGroup) {
 
 // enter puts an event behind those of its job.
 func (f *feed) enter(head webhook.Head) {
+	f.entered = head.Seq
 	if f.done[head.Seq] {
 		delete(f.done, head.Seq)
 		return
@@ -237,18 +241,41 @@ func (f *feed) again(ctx context.Context) {
 			l = f.newLine(webhook.Redelivery(place.Seq))
 			l.Events = []webhook.Place{place}
 			l.saveAt = l.Next // first, since the request is forgotten then
+			l.asked = []uint64{place.Seq}
 			f.waiting++
 			f.due.put(l)
 			continue
 		}
+		if slices.Contains(l.asked, place.Seq) {
+			continue // a task is to make the attempt, or makes it
+		}
+		l.asked = append(l.asked, place.Seq)
 		if !l.busy {
 			l.Next = time.Now()
 			f.due.put(l)
 		}
-		if err := f.d.cfg.Store.TakeAsked(ctx, f.hook.ID, place.Seq); err != nil {
-			f.d.log.Warn("webhook cannot forget what it was asked for", "webhook", f.hook.Name, "err", err)
+	}
+}
+
+// answered is again for a line that a task has worked on: of the requests it has met some, and
+// may not have known others.
+func (f *feed) answered(ctx context.Context, l *line, r result) {
+	var open []uint64
+	for i, seq := range l.asked {
+		switch known := i < r.asked; {
+		case slices.Contains(r.met, seq):
+		case !l.has(seq): // the task has delivered it
+			if err := f.d.cfg.Store.TakeAsked(ctx, f.hook.ID, seq); err != nil {
+				f.d.log.Warn("webhook cannot forget what it was asked for", "webhook", f.hook.Name, "err", err)
+			}
+		case known: // the task has said when it can be tried
+			open = append(open, seq)
+		default:
+			l.Next = time.Now()
+			open = append(open, seq)
 		}
 	}
+	l.asked = open
 }
 
 // settle takes back what a task has done.
@@ -265,8 +292,12 @@ func (f *feed) settle(ctx context.Context, r result) {
 		}
 	}
 	f.waiting += len(l.Events)
+	f.answered(ctx, l, r)
 	for _, place := range r.settled {
 		delete(f.open, place.Seq)
+		if place.Seq > f.entered {
+			f.done[place.Seq] = true
+		}
 	}
 	if r.failed {
 		l.saveAt = time.Now().Add(storeAgain)

@@ -16,6 +16,9 @@ type line struct {
 	busy   bool      // a task works on it
 	due    time.Time // for the next task
 	place  int       // among those that are due; -1: it is not
+	// asked are the events of the line that clients want delivered now. The bucket has
+	// these requests until an attempt was made.
+	asked []uint64
 }
 
 // plan says when the next task is due.

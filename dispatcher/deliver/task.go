@@ -25,6 +25,8 @@ type task struct {
 	of   *line
 	line webhook.Line // as it was when the task began
 	live bool         // the bucket has events of it
+	// asked are the requests for an attempt that were known when the task began.
+	asked []uint64
 }
 
 // A result is what a task has done.
@@ -36,27 +38,35 @@ type result struct {
 	live    bool            // the bucket has events of the line
 	saved   bool            // the bucket has the line as it is now
 	failed  bool            // it was to be stored, and was not
+	asked   int             // how many requests for an attempt the task knew
+	met     []uint64        // those that the bucket has not any more
 	attempt *operation.Delivery
 	about   []any // what the log says of the job of an attempt that is given up: names and values
 }
 
 func (f *feed) newTask(l *line) task {
 	t := task{f: f, of: l, line: l.Line, live: l.live}
-	t.line.Events = slices.Clone(l.Events) // others join while the task works
+	t.line.Events, t.asked = slices.Clone(l.Events), slices.Clone(l.asked) // others join while the task works
 	return t
 }
 
 func (t task) run(ctx context.Context) result {
-	r := result{of: t.of, known: len(t.line.Events), line: t.line, live: t.live}
+	r := result{of: t.of, known: len(t.line.Events), asked: len(t.asked), line: t.line, live: t.live}
 	fresh := t.line.Asked() && !t.live
 	if !fresh && r.known > 0 && !time.Now().Before(t.line.Next) {
-		if tried := t.deliver(ctx, &r); !tried || !r.live && r.line.Attempts == 0 {
+		tried := t.deliver(ctx, &r)
+		if tried {
+			if err := t.meet(ctx, &r); err != nil {
+				t.warn(ctx, "webhook cannot forget what it was asked for", err)
+			}
+		}
+		if !tried || !r.live && r.line.Attempts == 0 {
 			return r // in the bucket nothing changes
 		}
 	}
 	saved, err := t.f.d.cfg.Store.SaveLine(ctx, t.f.hook.ID, r.line)
 	if err == nil && fresh {
-		err = t.f.d.cfg.Store.TakeAsked(ctx, t.f.hook.ID, t.line.Events[0].Seq)
+		err = t.meet(ctx, &r)
 	}
 	if err != nil {
 		t.warn(ctx, "webhook cannot store what waits", err)
@@ -65,6 +75,17 @@ func (t task) run(ctx context.Context) result {
 	}
 	r.line, r.live, r.saved = saved, len(saved.Events) > 0, true
 	return r
+}
+
+// meet forgets the requests for an attempt that was made, or is stored to be made.
+func (t task) meet(ctx context.Context, r *result) error {
+	for _, seq := range t.asked {
+		if err := t.f.d.cfg.Store.TakeAsked(ctx, t.f.hook.ID, seq); err != nil {
+			return err
+		}
+		r.met = append(r.met, seq)
+	}
+	return nil
 }
 
 func (t task) warn(ctx context.Context, what string, err error) {
