@@ -361,9 +361,13 @@ func TestWhyInABacklog(t *testing.T) {
 	if got := is(other, why.KeptSlots); got.Position > 16+2 {
 		t.Errorf("%+v, want it behind what is ready only", got)
 	}
-	p.submit(t, owned("bob", "few", jobs.High))
+	first := p.submit(t, owned("bob", "few", jobs.High))
 	capped := p.submit(t, owned("bob", "few", jobs.Low))
 	is(capped, why.KeptCap)
+	eventually(t, "the urgent one is before all that are ready", func() bool {
+		ids, err := p.queue.Admitted(t.Context(), "default", "p0")
+		return err == nil && slices.Contains(ids, first)
+	})
 	c := jobstestClaimWithin(t, p.queue, jobstest.Patience)
 	if got := is(capped, why.KeptCap); c.Record().Batch != "few" || !strings.Contains(got.Message, "cap batch:few lets 1 run") {
 		t.Errorf("%+v, and %s runs", got, fmt.Sprint(c.Record().Batch))

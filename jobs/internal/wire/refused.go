@@ -78,9 +78,9 @@ func (r *refusals) watch(ctx context.Context, subject string) (watched context.C
 	}
 }
 
-// refusal returns why ctx ended, where that is a refusal, else err.
+// refusal returns why ctx ended, where that is a refusal or a lost connection, else err.
 func refusal(ctx context.Context, err error) error {
-	if cause := context.Cause(ctx); err != nil && errors.Is(cause, jobs.ErrForbidden) {
+	if cause := context.Cause(ctx); err != nil && (errors.Is(cause, jobs.ErrForbidden) || errors.Is(cause, nats.ErrDisconnected)) {
 		return cause
 	}
 	return err

@@ -245,6 +245,9 @@ func (c *Conn) askWithin(ctx context.Context, patience time.Duration, verb strin
 func (c *Conn) askOnce(ctx context.Context, patience time.Duration, msg *nats.Msg, reply any) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
+	if patience > Patience {
+		ctx = whileConnected(ctx, c.NC)
+	}
 	answer, err := c.Request(ctx, msg)
 	if err != nil {
 		return err
@@ -283,6 +286,21 @@ func (c *Conn) Now(ctx context.Context, stream string) (time.Time, error) {
 		err = errors.New("the server did not tell its time")
 	}
 	return info.Now, err
+}
+
+// whileConnected returns a context that ends, too, soon after the connection was lost and
+// made again: what was asked before that is not answered.
+func whileConnected(ctx context.Context, nc *nats.Conn) context.Context {
+	before := nc.Stats().Reconnects
+	ctx, end := context.WithCancelCause(ctx)
+	go func() {
+		for pause.For(ctx, again) {
+			if nc.Stats().Reconnects != before {
+				end(nats.ErrDisconnected)
+			}
+		}
+	}()
+	return ctx
 }
 
 // publish stores a message in one round trip, bounded by Patience.
