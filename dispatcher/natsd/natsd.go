@@ -158,7 +158,7 @@ func (s *Server) start(host string) error {
 		return fmt.Errorf("secure what is stored: %w", err)
 	}
 	log := &logger{log: s.cfg.Logger}
-	srv, err := s.startOn(host, log)
+	srv, err := s.startWhole(host, log)
 	if err != nil || len(removedStreams(dir)) > 0 {
 		return s.startFailed(srv, err, log)
 	}
