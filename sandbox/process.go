@@ -60,7 +60,7 @@ func (e Exit) String() string {
 // goroutine and more than once.
 type Process struct {
 	spec    Spec
-	root    func() string // nil: unknown
+	root    func() string
 	token   string
 	weaker  []Feature
 	watched []Feature
@@ -106,12 +106,7 @@ func (p *Process) Label() string { return p.spec.Label }
 
 // Root identifies where the jail's programs come from, see [Command], as they are when it is
 // called for the first time.
-func (p *Process) Root() string {
-	if p.root == nil {
-		return ""
-	}
-	return p.root()
-}
+func (p *Process) Root() string { return p.root() }
 
 // Weaker lists the features that are not enforced for this jail: those that the Spec
 // allowed to be absent, and defaults that the host cannot enforce.

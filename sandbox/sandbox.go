@@ -131,10 +131,10 @@ func (c *Command) name() string {
 	return c.Args[0]
 }
 
-// onceRoot is Root that is computed once.
+// onceRoot is Root, computed once and empty if it is not known.
 func (c *Command) onceRoot() func() string {
 	if c.Root == nil {
-		return nil
+		return func() string { return "" }
 	}
 	return sync.OnceValue(c.Root)
 }

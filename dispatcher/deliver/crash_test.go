@@ -90,7 +90,7 @@ func TestARequestDuringAnAttempt(t *testing.T) {
 				}
 				return len(places)
 			}
-			time.Sleep(100 * time.Millisecond) // so that the leader knows
+			time.Sleep(time.Second) // so that the leader knows, also on a busy machine
 			if asked() != 1 {
 				t.Error("the request was forgotten before the attempt")
 			}

@@ -262,18 +262,19 @@ func (f *feed) again(ctx context.Context) {
 func (f *feed) answered(ctx context.Context, l *line, r result) {
 	var open []uint64
 	for i, seq := range l.asked {
-		switch known := i < r.asked; {
-		case slices.Contains(r.met, seq):
-		case !l.has(seq): // the task has delivered it
+		if slices.Contains(r.met, seq) {
+			continue
+		}
+		if !l.has(seq) { // the task has delivered it
 			if err := f.d.cfg.Store.TakeAsked(ctx, f.hook.ID, seq); err != nil {
 				f.d.log.Warn("webhook cannot forget what it was asked for", "webhook", f.hook.Name, "err", err)
 			}
-		case known: // the task has said when it can be tried
-			open = append(open, seq)
-		default:
-			l.Next = time.Now()
-			open = append(open, seq)
+			continue
 		}
+		if i >= r.asked { // else the task has said when it can be tried
+			l.Next = time.Now()
+		}
+		open = append(open, seq)
 	}
 	l.asked = open
 }

@@ -39,22 +39,21 @@ func (s *Server) startWhole(host string, log *logger) (*server.Server, error) {
 // leftOut returns the files with the states of consumers that a server has not opened, although
 // it has their streams.
 func leftOut(dir string, srv *server.Server) ([]string, error) {
-	const many = 1 << 20
-	info, err := srv.Jsz(&server.JSzOptions{Accounts: true, Streams: true, Consumer: true, Limit: many})
+	info, err := details(srv, server.JSzOptions{Consumer: true})
 	if err != nil {
 		return nil, err
 	}
 	open := map[string]bool{} // consumers, and the streams of all
 	for _, acc := range info.AccountDetails {
 		for _, str := range acc.Streams {
-			stream := path.Join("jetstream", acc.Name, "streams", str.Name, "obs")
+			stream := path.Join(stored, acc.Name, "streams", str.Name, "obs")
 			open[stream] = true
 			for _, c := range str.Consumer {
 				open[path.Join(stream, c.Name)] = true
 			}
 		}
 	}
-	states, err := fs.Glob(os.DirFS(dir), "jetstream/*/streams/*/obs/*/o.dat")
+	states, err := fs.Glob(os.DirFS(dir), stored+"/*/streams/*/obs/*/o.dat")
 	var left []string
 	for _, state := range states {
 		if consumer := path.Dir(state); open[path.Dir(consumer)] && !open[consumer] {

@@ -74,16 +74,7 @@ func TestTheTornStateOfAConsumer(t *testing.T) {
 // consumerOf returns the consumer of a stream that has three messages.
 func consumerOf(t *testing.T, s *natsd.Server) jetstream.Consumer {
 	t.Helper()
-	nc, err := s.Connect()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx := jobstest.Context(t)
+	js, ctx := stream(t, s), jobstest.Context(t)
 	if _, err := js.Stream(ctx, "S"); err != nil {
 		if _, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}, Retention: jetstream.WorkQueuePolicy}); err != nil {
 			t.Fatal(err)

@@ -74,9 +74,8 @@ func unhealthy(srv *server.Server) map[streamName]string {
 
 // streams returns the streams that a server has.
 func streams(srv *server.Server) map[streamName]bool {
-	const many = 1 << 20
 	list := map[streamName]bool{}
-	info, err := srv.Jsz(&server.JSzOptions{Accounts: true, Streams: true, Limit: many})
+	info, err := details(srv, server.JSzOptions{})
 	if err != nil {
 		return list
 	}
@@ -86,4 +85,10 @@ func streams(srv *server.Server) map[streamName]bool {
 		}
 	}
 	return list
+}
+
+// details says what streams a server has, and what else of them the options ask for.
+func details(srv *server.Server, more server.JSzOptions) (*server.JSInfo, error) {
+	more.Accounts, more.Streams, more.Limit = true, true, 1<<20
+	return srv.Jsz(&more)
 }
