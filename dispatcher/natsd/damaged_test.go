@@ -28,8 +28,9 @@ func TestTheTornStateOfAConsumer(t *testing.T) {
 			dir := t.TempDir()
 			s := open(t, natsd.Config{StoreDir: dir, Owner: "test"})
 			consumer := consumerOf(t, s)
-			if first := next(t, consumer); string(first.Data()) != "0" || first.Ack() != nil {
-				t.Fatalf("got %q", first.Data())
+			first := next(t, consumer)
+			if err := first.DoubleAck(jobstest.Context(t)); err != nil || string(first.Data()) != "0" {
+				t.Fatalf("got %q, err %v", first.Data(), err)
 			}
 			next(t, consumer) // and is not acknowledged
 			if err := s.Close(); err != nil {
