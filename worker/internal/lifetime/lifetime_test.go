@@ -49,9 +49,9 @@ func TestJobsAreCounted(t *testing.T) {
 func TestIdleTimeIsCounted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var reached []string
+		reached := make(chan string, 2)
 		life := lifetime.New(lifetime.Limits{Idle: time.Minute})
-		life.Begin(func(what string) { reached = append(reached, what) })
+		life.Begin(func(what string) { reached <- what })
 		time.Sleep(50 * time.Second)
 		life.Claimed()
 		life.Claimed()
@@ -61,12 +61,12 @@ func TestIdleTimeIsCounted(t *testing.T) {
 		time.Sleep(50 * time.Second)
 		synctest.Wait()
 		if len(reached) > 0 {
-			t.Fatalf("%v was reached while a job ran, or too early", reached)
+			t.Fatalf("%s was reached while a job ran, or too early", <-reached)
 		}
 		time.Sleep(11 * time.Second)
 		synctest.Wait()
-		if len(reached) != 1 || reached[0] != lifetime.Idle {
-			t.Errorf("%v was reached, want %s", reached, lifetime.Idle)
+		if len(reached) != 1 || <-reached != lifetime.Idle {
+			t.Errorf("%d limits were reached, want one, %s", len(reached), lifetime.Idle)
 		}
 
 		stopped := lifetime.New(lifetime.Limits{Idle: time.Minute})
