@@ -79,7 +79,8 @@ func TestEndlessInput(t *testing.T) {
 			if in.read > most {
 				t.Errorf("%d bytes were read, at most %d are needed", in.read, most)
 			}
-			if took := int64(after.TotalAlloc - before.TotalAlloc); took > 5*most {
+			// A buffer that doubles takes four times what it holds, and twice that under the race detector.
+			if took := int64(after.TotalAlloc - before.TotalAlloc); took > 8*most {
 				t.Errorf("%d bytes were allocated to read %d", took, in.read)
 			}
 		})
