@@ -29,13 +29,17 @@ var killedBefore atomic.Int64
 // TestMain.
 //
 // The first call in a process kills a plain jail that runs; each further one
-// takes another kind of jail, the fourth one with layers, and the next four are
-// killed while they start, and so on.
+// takes another kind of jail, the fourth one with layers if b can show them, and
+// as many after these are killed while they start, and so on.
 func RunnerKilled(t *testing.T, b sandbox.Backend, reaped bool) {
 	Require(t, b, sandbox.FeatureKill)
+	possible := len(kinds)
+	if enforced, err := Enforced(t.Context(), b); err != nil || !slices.Contains(enforced, sandbox.FeatureLayers) {
+		possible-- // the last one has layers
+	}
 	n := int(killedBefore.Add(1)) - 1
-	r := runner{b: b, kind: n % len(kinds), dir: treeDir(t), mark: fmt.Sprintf("mark-%d-%x", os.Getpid(), rand.Uint64())}
-	r.kill(t, n/len(kinds)%2 == 1, reaped)
+	r := runner{b: b, kind: n % possible, dir: treeDir(t), mark: fmt.Sprintf("mark-%d-%x", os.Getpid(), rand.Uint64())}
+	r.kill(t, n/possible%2 == 1, reaped)
 	if kinds[r.kind].name == "overlay" {
 		upper := filepath.Join(r.dir, "upper")
 		t.Cleanup(func() {
