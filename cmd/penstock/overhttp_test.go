@@ -37,8 +37,8 @@ func after(args, flags []string) []string {
 	return flagged(args, flags)
 }
 
-// lastUsed is what reading a list of tokens changes.
-var lastUsed = regexp.MustCompile(`"last_used": ?"[^"]*"`)
+// lastUsed is what reading a list of tokens changes, and adds for a new token.
+var lastUsed = regexp.MustCompile(`,\s*"last_used": ?"[^"]*"`)
 
 // Each everyday command says and prints the same over HTTP as on the bus, byte for byte,
 // and ends with the same code.
