@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/jobs/flaky"
+	"github.com/penstock-run/penstock/sandbox/exectest"
 	"github.com/penstock-run/penstock/sandbox/slowtest"
 	"github.com/penstock-run/penstock/worker/agent/agenttest"
 )
@@ -260,7 +261,7 @@ func worksInAnotherVersion(p *watchedPool) func() {
 }
 
 func stopsTheDispatcher(p *watchedPool) func() {
-	p.must(p.process["dispatcher"].Process.Signal(syscall.SIGSTOP))
+	exectest.Pause(p, p.process["dispatcher"].Process)
 	return func() { p.must(p.process["dispatcher"].Process.Signal(syscall.SIGCONT)) }
 }
 

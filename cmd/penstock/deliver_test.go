@@ -143,7 +143,7 @@ func TestASleepersPushIsRefused(t *testing.T) {
 	first := f.worker("--slots", "1", "--name", "sleeper", "--log-level", "info")
 	id := f.submit("echo from $PENSTOCK_ATTEMPT > new.txt", "--deliver", "branch")
 	f.eventually(30*time.Second, "the push begins", func() bool { _, err := os.Stat(came); return err == nil })
-	f.must(first.Process.Signal(syscall.SIGSTOP))
+	exectest.Pause(t, first.Process)
 	f.worker("--slots", "1", "--name", "heir")
 	f.run("wait", "--timeout", patience(60), id)
 	f.deliveredOnce(id, dir, "from 2")

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/sandbox/exectest"
 )
 
 // A worker that is killed loses nothing: another one has its jobs within
@@ -61,7 +62,7 @@ func TestASleepingWorkerIsFenced(t *testing.T) {
 	first := f.worker("--slots", "1", "--name", "sleeper", "--log-level", "info")
 	id := f.submit("echo begun; " + onlyFirst + "; sleep 4; echo from $PENSTOCK_ATTEMPT > new.txt")
 	f.eventually(20*time.Second, "the job runs", func() bool { return count(f.events(id), jobs.OutputLine) > 0 })
-	f.must(first.Process.Signal(syscall.SIGSTOP))
+	exectest.Pause(t, first.Process)
 	f.worker("--slots", "1", "--name", "heir")
 	f.eventually(60*time.Second, "the job is claimed again", func() bool { return f.record(id).Attempt == 2 })
 	f.must(first.Process.Signal(syscall.SIGCONT))

@@ -11,6 +11,7 @@ import (
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/sandbox/exectest"
 )
 
 // firstOnly is an agent that does the first issue at once, and no other one.
@@ -69,7 +70,7 @@ func TestAnInterruptedBatchInAPool(t *testing.T) {
 	defer signal.Stop(caught)
 	silent := filepath.Join(t.TempDir(), "silent")
 	p = begin(silent, "--cancel-on-interrupt")
-	f.must(pool.Process.Signal(syscall.SIGSTOP))
+	exectest.Pause(t, pool.Process)
 	interrupt(p)
 	f.eventually(10*time.Second, "it says what it does", func() bool {
 		return strings.Contains(p.log.String(), "(interrupt again to leave them and exit at once)")

@@ -12,6 +12,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/client"
 	"github.com/penstock-run/penstock/jobs/why"
+	"github.com/penstock-run/penstock/sandbox/exectest"
 )
 
 // workerIs is what a worker says of itself.
@@ -88,7 +89,7 @@ func TestARequestToDrainIsKept(t *testing.T) {
 	serve, args := f.serve("--slots", "0")
 	one := f.worker("--slots", "1", "--name", "one")
 	f.eventually(20*time.Second, "the worker is known", func() bool { return f.run("worker", "ls", "-o", "id") == "one\n" })
-	f.must(one.Process.Signal(syscall.SIGSTOP))
+	exectest.Pause(t, one.Process)
 	c, err := client.Open(t.Context(), f.bus(), client.Config{By: "test"})
 	f.must(err)
 	if w, err := c.Worker("one").Drain(t.Context()); err != nil || w.State != why.WorkerAvailable || w.Drain == nil || w.Drain.Confirmed || w.Drain.By != "test" {

@@ -2,17 +2,19 @@
 
 package jobstest
 
-import "syscall"
+import (
+	"syscall"
+
+	"github.com/penstock-run/penstock/sandbox/exectest"
+)
 
 // Pause stops the server, which then answers nothing, until Continue.
-func (c *ChildServer) Pause() { c.signal(syscall.SIGSTOP) }
+func (c *ChildServer) Pause() { exectest.Pause(c.tb, c.cmd.Process) }
 
 // Continue lets a paused server go on.
-func (c *ChildServer) Continue() { c.signal(syscall.SIGCONT) }
-
-func (c *ChildServer) signal(sig syscall.Signal) {
+func (c *ChildServer) Continue() {
 	c.tb.Helper()
-	if err := c.cmd.Process.Signal(sig); err != nil {
+	if err := c.cmd.Process.Signal(syscall.SIGCONT); err != nil {
 		c.tb.Error(err)
 	}
 }
