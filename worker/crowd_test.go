@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/sandbox/slowtest"
 )
 
 // crowdMemory bounds the resident memory of the process in which forty sessions
@@ -54,7 +55,7 @@ func TestFortySessions(t *testing.T) {
 	e.cfg.Hooks.Claimed = func(jobs.Record) { mu.Lock(); defer mu.Unlock(); now++; most = max(most, now) }
 	e.cfg.Hooks.Released = func(jobs.Record) { mu.Lock(); defer mu.Unlock(); now-- }
 	bad := hostile
-	if raced {
+	if slowtest.Raced {
 		bad = hostile[4:] // a hundred megabytes take it minutes
 	}
 	crowd := append(slices.Repeat([]ending{good}, e.cfg.Slots-len(bad)), bad...)

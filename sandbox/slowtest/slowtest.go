@@ -1,4 +1,5 @@
-// Package slowtest stretches the limits of tests where the machine is busy.
+// Package slowtest stretches the limits of tests where the machine is busy, and says whether
+// the race detector is on.
 //
 // A limit in a test says that something which never comes is a failure. It
 // must not say how fast the machine is: where other programs compute, the same

@@ -65,8 +65,11 @@ func TestIdleTimeIsCounted(t *testing.T) {
 		}
 		time.Sleep(11 * time.Second)
 		synctest.Wait()
-		if len(reached) != 1 || <-reached != lifetime.Idle {
-			t.Errorf("%d limits were reached, want one, %s", len(reached), lifetime.Idle)
+		if n := len(reached); n != 1 {
+			t.Fatalf("%d limits were reached, want one", n)
+		}
+		if got := <-reached; got != lifetime.Idle {
+			t.Errorf("%s was reached, want %s", got, lifetime.Idle)
 		}
 
 		stopped := lifetime.New(lifetime.Limits{Idle: time.Minute})

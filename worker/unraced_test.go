@@ -1,6 +1,0 @@
-//go:build !race
-
-package worker
-
-// raced: the race detector is on.
-const raced = false
